@@ -1,0 +1,292 @@
+"""What a program does with jobs: enqueue, look up, cancel, retry."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Any, Final
+from uuid import UUID
+
+from asgiref.sync import sync_to_async
+from django.conf import settings
+from django.db import connections, router, transaction
+from django.utils import timezone
+
+from .. import conf
+from ..compat import (
+    Task,
+    TaskError,
+    TaskResult,
+    TaskResultDoesNotExist,
+    TaskResultStatus,
+    task_backends,
+    task_enqueued,
+    task_finished,
+)
+from ..exceptions import DedupeConflict, InvalidPayload, JobDoesNotExist
+from ..runtime.clock import as_utc
+from . import options as rules
+from . import store
+from .declare import BoundJob, JobTask, as_job, registry
+from .models import Job, new_id
+from .payload import encode, split
+from .states import Status
+from .store import records
+from .store.rows import Inserted, NewJob
+
+BATCH_ROWS: Final = 1_000
+BATCH_BYTES: Final = 8 * 1024 * 1024
+_TRIES: Final = 10  # a dedupe key that changes hands this often in one enqueue is a fault
+
+STATUSES: Final = {
+    Status.SCHEDULED: TaskResultStatus.READY,
+    Status.PENDING: TaskResultStatus.READY,
+    Status.RUNNING: TaskResultStatus.RUNNING,
+    Status.SUCCEEDED: TaskResultStatus.SUCCESSFUL,
+    Status.FAILED: TaskResultStatus.FAILED,
+    Status.CANCELLED: TaskResultStatus.FAILED,
+}
+
+
+def enqueue(name: str, *args: Any, **kwargs: Any) -> TaskResult:
+    """Enqueue the job declared as ``name``. Raises UnknownJob, InvalidPayload."""
+    return registry.get(name).enqueue(*args, **kwargs)
+
+
+def enqueue_many(calls: Iterable[BoundJob | tuple[Task, Sequence[Any], dict[str, Any]]]) -> list[TaskResult]:
+    """Enqueue many jobs, by one statement per 1,000 rows or 8 MiB; all of them or none.
+
+    :param calls: ``task.bind(…)``, or for a plain ``@task`` the tuple ``(task, args, kwargs)``.
+    :return: a result per call, in order; a duplicate's is that of the job that holds its dedupe key.
+
+    Raises InvalidPayload for the first call that does not fit, before anything is stored.
+    """
+    by_backend: dict[str, list[tuple[int, TaskResult, NewJob]]] = {}
+    results: list[TaskResult] = []
+    for index, call in enumerate(calls):
+        task, args, kwargs = (call.task, call.args, call.kwargs) if isinstance(call, BoundJob) else call
+        backend = task_backends[task.backend]
+        if not hasattr(backend, "database"):
+            results.append(backend.enqueue(task, list(args), dict(kwargs)))
+            continue
+        backend.validate_task(task)
+        result, new = _prepare(task, tuple(args), kwargs)
+        results.append(result)
+        by_backend.setdefault(task.backend, []).append((index, result, new))
+    for alias, prepared in by_backend.items():
+        backend = task_backends[alias]
+        placed = _place(backend.database, [(result, new) for _, result, new in prepared])
+        for (index, own, _), (result, is_new) in zip(prepared, placed, strict=True):
+            results[index] = result
+            if is_new:
+                task_enqueued.send(type(backend), task_result=own)
+    return results
+
+
+def enqueue_task(backend: Any, task: Task, args: Sequence[Any], kwargs: dict[str, Any]) -> TaskResult:
+    """Enqueue one call through ``backend``: one INSERT in the caller's transaction."""
+    ((result, is_new),) = _place(backend.database, [_prepare(task, tuple(args), kwargs)])
+    if is_new:
+        task_enqueued.send(type(backend), task_result=result)
+    return result
+
+
+def cancel(job_id: str | UUID) -> bool:
+    """Cancel a job: a waiting one at once, a running one as soon as its handler looks.
+
+    :return: False if it has ended already, or there is no such job.
+    """
+    for using in databases():
+        status = records.cancel(job_id, using)
+        if status is not None:
+            if status == Status.CANCELLED:
+                announce_finished(records.get(job_id, using))
+            return True
+    return False
+
+
+def retry(job_id: str | UUID) -> TaskResult:
+    """Run an ended job again, its attempts counted anew.
+
+    Raises JobDoesNotExist, JobNotFinished, or DedupeConflict naming the newer job that holds its key.
+    """
+    for using in databases():
+        if records.get(job_id, using) is not None:
+            return result_of(records.retry(job_id, using))
+    raise JobDoesNotExist(f"There is no job {job_id}.")
+
+
+async def aenqueue_many(calls: Iterable[Any]) -> list[TaskResult]:
+    """See enqueue_many()."""
+    return await sync_to_async(enqueue_many, thread_sensitive=True)(list(calls))
+
+
+def find_result(job_id: str, using: str) -> TaskResult:
+    """The result of a job. Raises TaskResultDoesNotExist."""
+    job = records.get(job_id, using)
+    if job is None:
+        raise TaskResultDoesNotExist(job_id)
+    return result_of(job)
+
+
+def result_of(job: Job) -> TaskResult:
+    """A job's row as Django's TaskResult. Raises TaskResultDoesNotExist if its job is no longer declared."""
+    declared = registry.find(job.name)
+    if declared is None:
+        raise TaskResultDoesNotExist(f"Job {job.pk} is named {job.name!r}, which is not declared.")
+    try:
+        args, kwargs = split(job.payload)
+    except InvalidPayload:
+        args, kwargs = [], {}
+    result = TaskResult(
+        task=_as_enqueued(declared, job),
+        id=str(job.pk),
+        status=STATUSES[Status(job.status)],
+        enqueued_at=job.enqueued_at,
+        started_at=job.started_at,
+        last_attempted_at=job.last_attempted_at,
+        finished_at=job.finished_at,
+        args=args,
+        kwargs=kwargs,
+        backend=job.backend,
+        errors=[task_error(each) for each in job.errors if isinstance(each, dict)],
+        worker_ids=list(job.worker_ids),
+    )
+    object.__setattr__(result, "_return_value", job.result)
+    return result
+
+
+def task_error(error: dict[str, Any]) -> TaskError:
+    return TaskError(
+        exception_class_path=str(error.get("exception_class", "")), traceback=str(error.get("traceback", ""))
+    )
+
+
+def announce_finished(job: Job | None) -> None:
+    """Send ``task_finished`` for a job that ended outside a worker."""
+    if job is None:
+        return
+    try:
+        result = result_of(job)
+    except TaskResultDoesNotExist:
+        return
+    task_finished.send_robust(type(task_backends[job.backend]), task_result=result)
+
+
+def databases() -> list[str]:
+    """The databases that hold jobs: those of our TASKS backends, else the router's."""
+    used = [backend.database for backend in task_backends.all() if hasattr(backend, "database")]
+    return list(dict.fromkeys(used)) or [router.db_for_write(Job)]
+
+
+def _prepare(task: Task, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[TaskResult, NewJob]:
+    """A call as the result to hand out and the row to insert. Raises InvalidPayload."""
+    declared = as_job(task)
+    payload = declared.schema.dump(args, kwargs)
+    job_id = new_id()
+    new = NewJob(
+        id=job_id,
+        name=declared.job_name,
+        backend=task.backend,
+        queue_name=task.queue_name,
+        priority=task.priority,
+        payload=encode(payload, f"The arguments of {declared.job_name}", conf.value("MAX_PAYLOAD_BYTES")),
+        max_attempts=declared.retries + 1,
+        run_after=_due(task.run_after),
+        delay=declared.delay,
+        dedupe_key=declared.dedupe_key,
+        concurrency_key=rules.concurrency_key(declared, args, kwargs),
+    )
+    result = TaskResult(
+        task=task,
+        id=str(job_id),
+        status=TaskResultStatus.READY,
+        enqueued_at=None,
+        started_at=None,
+        last_attempted_at=None,
+        finished_at=None,
+        args=payload["args"],
+        kwargs=payload["kwargs"],
+        backend=task.backend,
+        errors=[],
+        worker_ids=[],
+    )
+    return result, new
+
+
+def _place(using: str, prepared: list[tuple[TaskResult, NewJob]]) -> list[tuple[TaskResult, bool]]:
+    """Insert prepared jobs. Each result comes with whether it is new, or an earlier job's with its dedupe key."""
+    batches = list(_batches([new for _, new in prepared]))
+    if len(batches) == 1:
+        inserted = _insert(using, batches[0])
+    else:
+        with transaction.atomic(using=using):
+            inserted = {key: row for batch in batches for key, row in _insert(using, batch).items()}
+    placed: list[tuple[TaskResult, bool]] = []
+    for result, new in prepared:
+        row = inserted[new.id]
+        if isinstance(row, Job):
+            placed.append((result_of(row), False))
+        else:
+            object.__setattr__(result, "enqueued_at", as_utc(row.enqueued_at))
+            placed.append((result, True))
+    return placed
+
+
+def _insert(using: str, jobs: list[NewJob]) -> dict[UUID, Inserted | Job]:
+    """What stands for each of ``jobs`` afterwards, by the id it was given."""
+    connection = connections[using]
+    dialect = store.dialect_of(connection)
+    done: dict[UUID, Inserted | Job] = {}
+    for _ in range(_TRIES):
+        for row in dialect.insert(connection, jobs):
+            done[_as_uuid(row.id)] = row
+        left = [job for job in jobs if job.id not in done]
+        for job in left:  # a rival holds the key; if it has ended meanwhile, insert again
+            holder = records.holder(job.name, job.dedupe_key or "", using)
+            if holder is not None:
+                done[job.id] = holder
+        jobs = [job for job in left if job.id not in done]
+        if not jobs:
+            return done
+    raise DedupeConflict(
+        f"The dedupe key {jobs[0].dedupe_key!r} of {jobs[0].name!r} changed hands {_TRIES} times."
+    )
+
+
+def _batches(jobs: list[NewJob]) -> Iterator[list[NewJob]]:
+    batch: list[NewJob] = []
+    size = 0
+    for job in jobs:
+        if batch and (len(batch) == BATCH_ROWS or size + len(job.payload) > BATCH_BYTES):
+            yield batch
+            batch, size = [], 0
+        batch.append(job)
+        size += len(job.payload)
+    if batch:
+        yield batch
+
+
+def _due(run_after: datetime | None) -> datetime | None:
+    """``run_after`` as UTC; a naive one, which only passes without USE_TZ, is read in TIME_ZONE."""
+    if run_after is None:
+        return None
+    if timezone.is_naive(run_after) and not settings.USE_TZ:
+        run_after = timezone.make_aware(run_after, timezone.get_default_timezone())
+    return run_after.astimezone(UTC)
+
+
+def _as_enqueued(declared: JobTask, job: Job) -> JobTask:
+    """The task as it was enqueued; as declared where a setting no longer allows that."""
+    wanted = {"queue_name": job.queue_name, "priority": job.priority, "backend": job.backend}
+    if all(getattr(declared, name) == value for name, value in wanted.items()):
+        return declared
+    try:
+        return replace(declared, **wanted)  # type: ignore[arg-type]
+    except Exception:  # noqa: BLE001 - whatever the backend of today says of yesterday's values
+        return declared
+
+
+def _as_uuid(key: Any) -> UUID:
+    return key if isinstance(key, UUID) else UUID(key)

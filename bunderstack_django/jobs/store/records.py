@@ -1,0 +1,126 @@
+"""Single jobs, as people and pages ask for them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from uuid import UUID
+
+from django.db import IntegrityError, connections, transaction
+from django.db.models import Case, F, Q, Value, When
+from django.db.models.functions import Coalesce
+
+from ...db.fields import ByteCharField, UTCDateTimeField
+from ...exceptions import DedupeConflict, JobDoesNotExist, JobNotFinished
+from ...runtime.clock import DatabaseNow
+from ..models import Job, JobStatus
+from ..states import ACTIVE, TERMINAL
+from . import dialect_of
+
+_ACTIVE = tuple(status.value for status in ACTIVE)
+_TERMINAL = tuple(status.value for status in TERMINAL)
+
+
+def get(job_id: str | UUID, using: str) -> Job | None:
+    """The job of this id, or None; anything that is no id is none."""
+    key = parse_id(job_id)
+    return None if key is None else Job.objects.using(using).filter(pk=key).first()
+
+
+def get_many(keys: Iterable[object], using: str) -> dict[UUID, Job]:
+    return Job.objects.using(using).in_bulk(list(keys))  # type: ignore[return-value]
+
+
+def holder(name: str, dedupe_key: str, using: str) -> Job | None:
+    """The unended job that has this dedupe key."""
+    connection = connections[using]
+    key = dialect_of(connection).holder(connection, name, dedupe_key)
+    return None if key is None else Job.objects.using(using).filter(pk=key).first()
+
+
+def cancel(job_id: str | UUID, using: str) -> str | None:
+    """Cancel a waiting job, ask a running one to stop. Returns the status it has now; None if it had ended."""
+    key = parse_id(job_id)
+    if key is None:
+        return None
+    waiting = ~Q(status=JobStatus.RUNNING)
+    now = DatabaseNow()
+    # status comes last: MariaDB assigns from left to right.
+    changed = (
+        Job.objects.using(using)
+        .filter(pk=key, status__in=_ACTIVE)
+        .update(
+            cancel_requested_at=Coalesce("cancel_requested_at", now, output_field=UTCDateTimeField()),
+            finished_at=Case(
+                When(waiting, then=now), default=F("finished_at"), output_field=UTCDateTimeField()
+            ),
+            status=Case(
+                When(waiting, then=Value(JobStatus.CANCELLED.value)), default=F("status"), output_field=ByteCharField()
+            ),
+        )
+    )
+    if not changed:
+        return None
+    return Job.objects.using(using).filter(pk=key).values_list("status", flat=True).first()
+
+
+def retry(job_id: str | UUID, using: str) -> Job:
+    """Make an ended job pending again, its attempts counted anew, its history kept.
+
+    Raises JobDoesNotExist, JobNotFinished, or DedupeConflict if a newer job holds its key.
+    """
+    key = parse_id(job_id)
+    rows = Job.objects.using(using).filter(pk=key)
+    try:
+        with transaction.atomic(using=using):
+            changed = rows.filter(status__in=_TERMINAL).update(
+                status=JobStatus.PENDING,
+                failure_reason=None,
+                attempts=0,
+                crashes=0,
+                recovered=0,
+                worker_ids=[],
+                run_after=DatabaseNow(),
+                started_at=None,
+                finished_at=None,
+                cancel_requested_at=None,
+                result=None,
+                progress=None,
+            )
+    except IntegrityError:
+        job = rows.get()
+        newer = holder(job.name, job.dedupe_key or "", using)
+        raise DedupeConflict(
+            f"Job {job_id} cannot be retried: job {newer.pk if newer else 'another'} holds its dedupe key "
+            f"{job.dedupe_key!r}."
+        ) from None
+    job = rows.first() if key else None
+    if job is None:
+        raise JobDoesNotExist(f"There is no job {job_id}.")
+    if not changed:
+        raise JobNotFinished(f"Job {job_id} is {job.status}; only a job that has ended can be retried.")
+    return job
+
+
+def run_now(job_ids: Iterable[object], using: str) -> int:
+    """Make scheduled jobs due. Returns how many were."""
+    return (
+        Job.objects.using(using)
+        .filter(pk__in=list(job_ids), status=JobStatus.SCHEDULED)
+        .update(status=JobStatus.PENDING, run_after=DatabaseNow())
+    )
+
+
+def delete_ended(job_ids: Iterable[object], using: str) -> int:
+    """Delete those of these jobs that have ended. Returns how many did."""
+    deleted, _ = Job.objects.using(using).filter(pk__in=list(job_ids), status__in=_TERMINAL).delete()
+    return deleted
+
+
+def parse_id(job_id: object) -> UUID | None:
+    """``job_id`` as a UUID, or None if it is none."""
+    if isinstance(job_id, UUID):
+        return job_id
+    try:
+        return UUID(str(job_id))
+    except ValueError:
+        return None

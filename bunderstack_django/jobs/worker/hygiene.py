@@ -1,0 +1,72 @@
+"""Leaving no trace between jobs: transactions, broken connections, query logs."""
+
+from __future__ import annotations
+
+import logging
+import time
+
+from django.db import DatabaseError, InterfaceError, connections, reset_queries
+from django.db.backends.base.base import BaseDatabaseWrapper
+
+logger = logging.getLogger("bunderstack_django.jobs")
+
+IDLE = 30.0  # seconds after which a connection is checked before its next use
+
+
+class Hygiene:
+    """One thread's connections, looked after without a query per job."""
+
+    def __init__(self) -> None:
+        self._last_used = time.monotonic()
+
+    def before_job(self) -> None:
+        """Drop connections that broke while the thread was idle."""
+        if time.monotonic() - self._last_used > IDLE:
+            for connection in connections.all(initialized_only=True):
+                if connection.connection is not None and not connection.is_usable():
+                    connection.close()
+
+    def after_job(self, name: str) -> None:
+        """Roll back what a handler left open, and replace what it broke."""
+        for connection in connections.all(initialized_only=True):
+            if connection.connection is None:
+                continue
+            if _has_open_transaction(connection):
+                logger.warning("A handler left a transaction open; it was rolled back name=%s", name)
+                abandon(connection)
+            elif connection.errors_occurred or _is_too_old(connection):
+                connection.close_if_unusable_or_obsolete()
+        reset_queries()
+        self._last_used = time.monotonic()
+
+
+def abandon(connection: BaseDatabaseWrapper) -> None:
+    """Close ``connection`` whatever state it is in; the server rolls back."""
+    connection.in_atomic_block = False
+    connection.needs_rollback = False
+    connection.savepoint_ids = []
+    connection.run_on_commit = []
+    try:
+        connection.close()
+    except (DatabaseError, InterfaceError):
+        connection.connection = None
+
+
+def _has_open_transaction(connection: BaseDatabaseWrapper) -> bool:
+    if connection.in_atomic_block or not connection.get_autocommit():
+        return True
+    raw = connection.connection
+    match connection.vendor:
+        case "postgresql":
+            return not raw.closed and bool(raw.info.transaction_status)  # 0 = idle
+        case "sqlite":
+            return bool(raw.in_transaction)
+        case _:
+            return False
+
+
+def _is_too_old(connection: BaseDatabaseWrapper) -> bool:
+    # CONN_MAX_AGE=0, Django's default, would mean a new connection per job; a worker keeps its own.
+    return bool(connection.settings_dict["CONN_MAX_AGE"]) and (
+        connection.close_at is not None and time.monotonic() >= connection.close_at
+    )
