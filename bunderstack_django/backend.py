@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from difflib import get_close_matches
 from typing import Any
 
-from django.core.checks import CheckMessage
-from django.db import router
+from django.core.checks import CheckMessage, Error
+from django.db import connections, router
 
 from .compat import BaseTaskBackend, InvalidTask, Task, TaskResult
 from .jobs import options as rules
 from .jobs.declare import build_task
-from .jobs.models import Job
 
 
 class DatabaseBackend(BaseTaskBackend):
@@ -31,6 +29,8 @@ class DatabaseBackend(BaseTaskBackend):
     @property
     def database(self) -> str:
         """Alias of the database that holds this backend's jobs."""
+        from .jobs.models import Job  # deferred: a models module may declare jobs
+
         return self.options.get("database") or router.db_for_write(Job)
 
     def validate_task(self, task: Task) -> None:
@@ -45,7 +45,7 @@ class DatabaseBackend(BaseTaskBackend):
         super().validate_task(task)
         rules.check_key("queue_name", task.queue_name)
 
-    def enqueue(self, task: Task, args: Any, kwargs: Any) -> TaskResult:
+    def enqueue(self, task: Task, args: Any, kwargs: Any) -> TaskResult:  # type: ignore[override]
         """Store a job in the caller's transaction. Raises InvalidTask, InvalidPayload."""
         from .jobs.operations import enqueue_task
 
@@ -58,7 +58,12 @@ class DatabaseBackend(BaseTaskBackend):
 
         return find_result(result_id, self.database)
 
-    def check(self, **kwargs: Any) -> Iterable[CheckMessage]:
-        from .checks import check_backend
-
-        return check_backend(self)
+    def check(self, **kwargs: Any) -> list[CheckMessage]:
+        """The database named in OPTIONS exists."""
+        if self.database in connections:
+            return []
+        near = ", ".join(connections)
+        message = (
+            f"TASKS[{self.alias!r}] keeps jobs in database {self.database!r}, which DATABASES does not have."
+        )
+        return [Error(message, hint=f"DATABASES has {near}.", id="bunderstack_django.E006")]

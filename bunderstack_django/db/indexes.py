@@ -22,9 +22,9 @@ class PartialIndex(models.Index):
         self.where = where
         self.lead = lead
 
-    def deconstruct(self) -> tuple[str, Sequence[Any], dict[str, Any]]:
+    def deconstruct(self) -> tuple[str, tuple[Any, ...], dict[str, Any]]:
         path, args, kwargs = super().deconstruct()
-        return path, args, {**kwargs, "where": self.where, "lead": self.lead}
+        return path, tuple(args), {**kwargs, "where": self.where, "lead": self.lead}
 
     def create_sql(
         self,
@@ -54,7 +54,7 @@ class UniqueWhile(BaseConstraint):
 
     def deconstruct(self) -> tuple[str, tuple[Any, ...], dict[str, Any]]:
         path, args, kwargs = super().deconstruct()
-        return path, args, {**kwargs, "fields": self.fields, "statuses": self.statuses}
+        return path, tuple(args), {**kwargs, "fields": self.fields, "statuses": self.statuses}
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, UniqueWhile):
@@ -63,7 +63,7 @@ class UniqueWhile(BaseConstraint):
 
     __hash__ = None  # type: ignore[assignment]
 
-    def constraint_sql(self, model: Any, schema_editor: Any) -> None:
+    def constraint_sql(self, model: Any, schema_editor: Any) -> None:  # type: ignore[override]
         # An index of its own, made once the table stands; Django does the same for a conditional constraint.
         schema_editor.deferred_sql.append(self.create_sql(model, schema_editor))
 

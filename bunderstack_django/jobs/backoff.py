@@ -44,9 +44,9 @@ class Backoff:
         return timedelta(seconds=wait + random.uniform(-spread, spread))  # noqa: S311
 
 
-def wait_after(backoff: Callable[[int], timedelta], attempt: int) -> timedelta:
+def wait_after(backoff: Callable[[int], timedelta | float], attempt: int) -> timedelta:
     """What ``backoff`` says, brought between nothing and ten years."""
-    wait = backoff(attempt)
+    wait: timedelta | float = backoff(attempt)  # a user's callable may give seconds
     if not isinstance(wait, timedelta):
         wait = timedelta(seconds=float(wait))
     return min(max(wait, timedelta(0)), _LONGEST)

@@ -14,7 +14,7 @@ from typing import Any, Final
 from django.utils.module_loading import import_string
 
 from .. import conf
-from ..compat import DEFAULT_TASK_QUEUE_NAME, InvalidTask, Task, TaskContext, TaskResult
+from ..compat import DEFAULT_TASK_QUEUE_NAME, InvalidTask, Task, TaskContext, TaskResult, is_task
 from ..exceptions import DuplicateJob, JobCancelled, UnknownJob
 from . import options as rules
 from .backoff import Backoff
@@ -61,7 +61,7 @@ class JobTask(Task):
             {k: v for k, v in changed.items() if v != getattr(declared, k, _UNSET)},
         )
 
-    def using(  # type: ignore[override]
+    def using(
         self,
         *,
         priority: int | None = None,
@@ -204,7 +204,7 @@ class Registry:
         except Exception:
             logger.exception("Importing a job failed name=%s", path)
             return None
-        return as_job(found) if isinstance(found, Task) else None
+        return as_job(found) if is_task(found) else None
 
 
 registry: Final = Registry()
@@ -272,7 +272,7 @@ def job(
     return declare if function is None else declare(function)
 
 
-OPTIONS: Final = frozenset(job.__kwdefaults__)
+OPTIONS: Final = frozenset(job.__kwdefaults__ or ())
 
 
 def build_task(*, func: Callable[..., Any], run_after: datetime | None = None, **given: Any) -> JobTask:

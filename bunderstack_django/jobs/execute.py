@@ -189,13 +189,17 @@ class Outcome:
     verdict: Verdict
     error: JobError | None = None
     result: str | None = None  # JSON text
-    exception: BaseException | None = None
 
     def settlement(self) -> Settlement:
         errors = None
         if self.error is not None:
             errors = dumps(remembered(_errors(self.run.claimed), self.error))
         return self.run.settlement(self.verdict, errors=errors, result=self.result)
+
+    @property
+    def value(self) -> Any:
+        """The result in JSON form; None without one."""
+        return None if self.result is None else json.loads(self.result)
 
     @property
     def duration(self) -> float:
@@ -261,7 +265,7 @@ def _raised(run: Run, task: JobTask, error: BaseException) -> Outcome:
 def _failed(run: Run, error: BaseException, verdict: Verdict) -> Outcome:
     claimed = run.claimed
     described = describe(error, attempt=claimed.attempts, worker=claimed.worker, at=run.now().isoformat())
-    return Outcome(run, verdict, error=described, exception=error)
+    return Outcome(run, verdict, error=described)
 
 
 def _payload_unfit(run: Run, error: Exception) -> Outcome:

@@ -156,7 +156,7 @@ class WorkerProcess(models.Model):
         verbose_name_plural = _("worker processes")
 
     def __str__(self) -> str:
-        return self.id
+        return str(self.id)
 
 
 class Interval(models.Model):
@@ -166,7 +166,7 @@ class Interval(models.Model):
     ran_at = UTCDateTimeField()
 
     def __str__(self) -> str:
-        return self.name
+        return str(self.name)
 
 
 class DedupeLock(models.Model):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
-from typing import Any, Final
+from typing import Any, Final, cast
 from uuid import UUID
 
 from asgiref.sync import sync_to_async
@@ -14,6 +14,7 @@ from django.db import connections, router, transaction
 from django.utils import timezone
 
 from .. import conf
+from ..backend import DatabaseBackend
 from ..compat import (
     Task,
     TaskError,
@@ -67,15 +68,15 @@ def enqueue_many(calls: Iterable[BoundJob | tuple[Task, Sequence[Any], dict[str,
     for index, call in enumerate(calls):
         task, args, kwargs = (call.task, call.args, call.kwargs) if isinstance(call, BoundJob) else call
         backend = task_backends[task.backend]
-        if not hasattr(backend, "database"):
+        if not isinstance(backend, DatabaseBackend):
             results.append(backend.enqueue(task, list(args), dict(kwargs)))
             continue
         backend.validate_task(task)
-        result, new = _prepare(task, tuple(args), kwargs)
+        result, new = prepare(task, tuple(args), kwargs)
         results.append(result)
         by_backend.setdefault(task.backend, []).append((index, result, new))
     for alias, prepared in by_backend.items():
-        backend = task_backends[alias]
+        backend = cast(DatabaseBackend, task_backends[alias])
         placed = _place(backend.database, [(result, new) for _, result, new in prepared])
         for (index, own, _), (result, is_new) in zip(prepared, placed, strict=True):
             results[index] = result
@@ -86,7 +87,7 @@ def enqueue_many(calls: Iterable[BoundJob | tuple[Task, Sequence[Any], dict[str,
 
 def enqueue_task(backend: Any, task: Task, args: Sequence[Any], kwargs: dict[str, Any]) -> TaskResult:
     """Enqueue one call through ``backend``: one INSERT in the caller's transaction."""
-    ((result, is_new),) = _place(backend.database, [_prepare(task, tuple(args), kwargs)])
+    ((result, is_new),) = _place(backend.database, [prepare(task, tuple(args), kwargs)])
     if is_new:
         task_enqueued.send(type(backend), task_result=result)
     return result
@@ -176,11 +177,11 @@ def announce_finished(job: Job | None) -> None:
 
 def databases() -> list[str]:
     """The databases that hold jobs: those of our TASKS backends, else the router's."""
-    used = [backend.database for backend in task_backends.all() if hasattr(backend, "database")]
+    used = [backend.database for backend in task_backends.all() if isinstance(backend, DatabaseBackend)]
     return list(dict.fromkeys(used)) or [router.db_for_write(Job)]
 
 
-def _prepare(task: Task, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[TaskResult, NewJob]:
+def prepare(task: Task, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[TaskResult, NewJob]:
     """A call as the result to hand out and the row to insert. Raises InvalidPayload."""
     declared = as_job(task)
     payload = declared.schema.dump(args, kwargs)
@@ -283,7 +284,7 @@ def _as_enqueued(declared: JobTask, job: Job) -> JobTask:
     if all(getattr(declared, name) == value for name, value in wanted.items()):
         return declared
     try:
-        return replace(declared, **wanted)  # type: ignore[arg-type]
+        return replace(declared, **wanted)
     except Exception:  # noqa: BLE001 - whatever the backend of today says of yesterday's values
         return declared
 

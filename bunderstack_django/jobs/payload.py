@@ -13,9 +13,9 @@ import typing
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import Enum
-from functools import lru_cache, reduce
+from functools import cache, reduce
 from operator import or_
-from types import GenericAlias, UnionType
+from types import UnionType
 from typing import Annotated, Any, Final
 
 from pydantic import BeforeValidator, PydanticUserError, TypeAdapter, ValidationError
@@ -119,7 +119,7 @@ class Schema:
             raise _mistyped(self._name, name, value, _reasons(error)) from None
 
 
-@lru_cache(maxsize=None)
+@cache
 def schema_of(function: Callable[..., Any], takes_context: bool = False) -> Schema:
     """The schema of ``function``, built at first use."""
     signature = inspect.signature(function)
@@ -261,7 +261,7 @@ def _as_called(
 
 def _resolve(annotation: Any, function: Callable[..., Any]) -> Any:
     if isinstance(annotation, str):
-        return eval(annotation, inspect.unwrap(function).__globals__)  # type: ignore[attr-defined]  # noqa: S307
+        return eval(annotation, inspect.unwrap(function).__globals__)  # noqa: S307
     return annotation
 
 
@@ -275,11 +275,7 @@ def _adapter(annotation: Any) -> Adapter | type | None:
 
 def _relaxed(annotation: Any) -> Any:
     """``annotation`` with each Enum accepting its values too, which strict validation would refuse."""
-    if (
-        isinstance(annotation, type)
-        and not isinstance(annotation, GenericAlias)
-        and issubclass(annotation, Enum)
-    ):
+    if inspect.isclass(annotation) and issubclass(annotation, Enum):
         return Annotated[annotation, BeforeValidator(lambda value: _member(annotation, value))]
     origin, arguments = typing.get_origin(annotation), typing.get_args(annotation)
     if origin in (typing.Union, UnionType):

@@ -73,8 +73,8 @@ def _finished_result(outcome: Outcome, status: Status) -> Any:
     changes: dict[str, Any] = {"status": STATUSES[status], "finished_at": run.now()}
     if outcome.error is not None:
         changes["errors"] = [*result.errors, task_error(outcome.error.as_dict())]
-    if status == Status.SUCCEEDED and outcome.result is not None:
-        changes["_return_value"] = json.loads(outcome.result)
+    if status == Status.SUCCEEDED:
+        changes["_return_value"] = outcome.value
     for name, value in changes.items():
         object.__setattr__(result, name, value)
     return result

@@ -96,10 +96,10 @@ class DatabaseNow(Expression):
         super().__init__(output_field=DateTimeField())
         self.delta = delta
 
-    def as_sql(self, compiler: Any, connection: BaseDatabaseWrapper) -> tuple[str, list[Any]]:
+    def as_sql(self, compiler: Any, connection: BaseDatabaseWrapper) -> tuple[str, tuple[str | int, ...]]:
         if not self.delta:
-            return now_sql(connection.vendor), []
-        return plus_sql(connection.vendor, repr(self.delta.total_seconds())), []
+            return now_sql(connection.vendor), ()
+        return plus_sql(connection.vendor, repr(self.delta.total_seconds())), ()
 
 
 def _sqlite_base() -> str:

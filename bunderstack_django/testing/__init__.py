@@ -158,13 +158,10 @@ def _guarded(connection: BaseDatabaseWrapper) -> Iterator[_Guard]:
     if not connection.in_atomic_block:
         yield guard
         return
-    savepoint = transaction.savepoint(using=connection.alias)
-    yield guard
-    if guard.failed and _is_broken(connection):
-        connection.needs_rollback = False
-        transaction.savepoint_rollback(savepoint, using=connection.alias)
-    else:
-        transaction.savepoint_commit(savepoint, using=connection.alias)
+    with transaction.atomic(using=connection.alias):
+        yield guard
+        if guard.failed and _is_broken(connection):
+            transaction.set_rollback(True, using=connection.alias)
 
 
 def _is_broken(connection: BaseDatabaseWrapper) -> bool:

@@ -224,7 +224,9 @@ class Dialect(ABC):
         """SQL for an instant given as UTC text in a JSON row set."""
         return text
 
-    target: ClassVar[str] = ""  # qualifies the columns a SET assigns, where the row set has columns of that name too
+    target: ClassVar[str] = (
+        ""  # qualifies the columns a SET assigns, where the row set has columns of that name too
+    )
 
     def settle_set(self) -> str:
         """The SET of a settlement of ``j`` from the row set ``v``.
@@ -283,12 +285,12 @@ class Dialect(ABC):
     def fetch(self, connection: BaseDatabaseWrapper, sql: str, parameters: Sequence[Any]) -> Rows:
         with connection.cursor() as cursor:
             cursor.execute(sql, parameters)
-            return cursor.fetchall()
+            return list(cursor.fetchall())
 
     def run(self, connection: BaseDatabaseWrapper, sql: str, parameters: Sequence[Any]) -> int:
         with connection.cursor() as cursor:
             cursor.execute(sql, parameters)
-            return cursor.rowcount
+            return int(cursor.rowcount)
 
 
 def _claim_order(claimed: Claimed) -> tuple[Any, ...]:

@@ -79,7 +79,7 @@ class MariaDB(Dialect):
             "LOCK IN SHARE MODE"
         )
         parameters = [value for job in jobs for value in (job.name, job.dedupe_key)]
-        return set(self.fetch(connection, sql, parameters))  # type: ignore[arg-type]
+        return set(self.fetch(connection, sql, parameters))
 
     def claim(
         self,

@@ -118,7 +118,7 @@ class PostgreSQL(Dialect):
             f"WHERE j.id = v.id AND j.lease_token = v.token AND j.status = 'running' "
             "RETURNING j.id, j.cancel_requested_at IS NOT NULL"
         )
-        return dict(self.fetch_prepared(connection, sql, (self.pulse_rows(pulses),)))  # type: ignore[arg-type]
+        return dict(self.fetch_prepared(connection, sql, (self.pulse_rows(pulses),)))
 
     def rows_sql(self, columns: Iterable[str]) -> str:
         typed = ", ".join(f"{name} {_TYPES.get(name, 'text')}" for name in columns)

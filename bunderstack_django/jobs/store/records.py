@@ -27,7 +27,7 @@ def get(job_id: str | UUID, using: str) -> Job | None:
 
 
 def get_many(keys: Iterable[object], using: str) -> dict[UUID, Job]:
-    return Job.objects.using(using).in_bulk(list(keys))  # type: ignore[return-value]
+    return Job.objects.using(using).in_bulk(list(keys))
 
 
 def holder(name: str, dedupe_key: str, using: str) -> Job | None:
@@ -54,7 +54,9 @@ def cancel(job_id: str | UUID, using: str) -> str | None:
                 When(waiting, then=now), default=F("finished_at"), output_field=UTCDateTimeField()
             ),
             status=Case(
-                When(waiting, then=Value(JobStatus.CANCELLED.value)), default=F("status"), output_field=ByteCharField()
+                When(waiting, then=Value(JobStatus.CANCELLED.value)),
+                default=F("status"),
+                output_field=ByteCharField(),
             ),
         )
     )
@@ -68,8 +70,7 @@ def retry(job_id: str | UUID, using: str) -> Job:
 
     Raises JobDoesNotExist, JobNotFinished, or DedupeConflict if a newer job holds its key.
     """
-    key = parse_id(job_id)
-    rows = Job.objects.using(using).filter(pk=key)
+    rows = Job.objects.using(using).filter(pk__in=[key for key in [parse_id(job_id)] if key])
     try:
         with transaction.atomic(using=using):
             changed = rows.filter(status__in=_TERMINAL).update(
@@ -87,13 +88,13 @@ def retry(job_id: str | UUID, using: str) -> Job:
                 progress=None,
             )
     except IntegrityError:
-        job = rows.get()
-        newer = holder(job.name, job.dedupe_key or "", using)
+        stored = rows.get()
+        newer = holder(stored.name, stored.dedupe_key or "", using)
         raise DedupeConflict(
             f"Job {job_id} cannot be retried: job {newer.pk if newer else 'another'} holds its dedupe key "
-            f"{job.dedupe_key!r}."
+            f"{stored.dedupe_key!r}."
         ) from None
-    job = rows.first() if key else None
+    job = rows.first()
     if job is None:
         raise JobDoesNotExist(f"There is no job {job_id}.")
     if not changed:

@@ -31,6 +31,7 @@ __all__ = ["Counts", "Selection", "Settings", "Worker"]
 
 logger = logging.getLogger("bunderstack_django.jobs")
 
+ALL_QUEUES: Final = Selection()
 RESERVE: Final = 3.0  # seconds before the end of the shutdown timeout at which waiting ends
 
 
@@ -39,7 +40,7 @@ class Settings:
     """How a worker runs."""
 
     using: str = "default"  # alias of the database with the jobs
-    selection: Selection = Selection()
+    selection: Selection = ALL_QUEUES
     threads: int = 4
     poll_interval: float = 1.0  # seconds
     shutdown_timeout: float = 25.0  # seconds from the request to stop until the process ends

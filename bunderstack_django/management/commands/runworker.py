@@ -11,6 +11,7 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.db import DatabaseError, connections
 
 from ... import conf
+from ...backend import DatabaseBackend
 from ...compat import task_backends
 from ...jobs.declare import registry
 from ...jobs.models import Job
@@ -113,7 +114,7 @@ class Command(BaseCommand):
             os._exit(0)
 
     def _database(self, asked: str | None) -> str:
-        ours = {backend.database for backend in task_backends.all() if hasattr(backend, "database")}
+        ours = {backend.database for backend in task_backends.all() if isinstance(backend, DatabaseBackend)}
         using = asked or (min(ours) if len(ours) == 1 else "default")
         if using not in connections:
             _fail(f"There is no database {using!r} in DATABASES; there is {', '.join(connections)}.")
@@ -130,7 +131,7 @@ class Command(BaseCommand):
     def _check_queues(self, selection: Selection) -> None:
         allowed: set[str] = set()
         for backend in task_backends.all():
-            if hasattr(backend, "database"):
+            if isinstance(backend, DatabaseBackend):
                 if not backend.queues:
                     allowed = set()
                     break
@@ -169,7 +170,7 @@ class Command(BaseCommand):
             f"in {settings.threads} threads, looking for jobs every {settings.poll_interval:g} s."
             f"{' It stops when no job is pending.' if settings.drain else ' Stop it with Ctrl-C.'}"
         )
-        self.stdout.flush()  # type: ignore[no-untyped-call]
+        self.stdout.flush()
 
     def _set_up_logging(self, verbosity: int) -> None:
         """Let the worker's lines be seen where the project's LOGGING says nothing of them."""

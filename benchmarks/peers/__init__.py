@@ -1,0 +1,1 @@
+"""One module per queue. Each measure is a function that a fresh process calls (``benchmarks.child``)."""
