@@ -18,6 +18,7 @@ SERVERS: Final = {
     "MariaDB": ("BENCH_MARIADB_URL", "mysql://root@127.0.0.1:3306/"),
     "RabbitMQ": ("BENCH_RABBITMQ_URL", "amqp://guest:guest@127.0.0.1:5672//"),
 }
+SQLITE: Final = {"SQLite": "", "SQLite FULL": "?synchronous=FULL"}  # what it adds to the URL
 _PORTS: Final = {"PostgreSQL": 5432, "MariaDB": 3306, "RabbitMQ": 5672}
 
 
@@ -28,7 +29,7 @@ def server(store: str) -> str:
 
 def problem(store: str) -> str | None:
     """Why ``store`` cannot be used, or None."""
-    if store == "SQLite":
+    if store in SQLITE:
         return None
     try:
         parts = urlsplit(server(store))
@@ -42,7 +43,7 @@ def problem(store: str) -> str | None:
 
 
 def version(store: str) -> str:
-    if store == "SQLite":
+    if store in SQLITE:
         import sqlite3
 
         return sqlite3.sqlite_version
@@ -73,10 +74,10 @@ def database(store: str, label: str) -> Iterator[str]:
     """A new, empty database, dropped at the end; gives its URL."""
     if store == "RabbitMQ":
         yield server(store)
-    elif store == "SQLite":
+    elif store in SQLITE:
         folder = tempfile.mkdtemp(prefix=PREFIX)
         try:
-            yield f"sqlite://{Path(folder) / label}.sqlite3"
+            yield f"sqlite://{Path(folder) / label}.sqlite3{SQLITE[store]}"
         finally:
             shutil.rmtree(folder, ignore_errors=True)
     else:

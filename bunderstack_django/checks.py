@@ -20,8 +20,7 @@ from django.core.checks import CheckMessage
 from django.db import connections, router
 
 from . import conf
-from .backend import DatabaseBackend
-from .compat import task_backends
+from .jobs.backends import our_backends
 from .jobs.declare import registry
 from .jobs.states import TERMINAL
 
@@ -69,7 +68,7 @@ def check_setting_values(app_configs: Any, **kwargs: Any) -> Iterator[CheckMessa
 
 def check_backends(app_configs: Any, **kwargs: Any) -> Iterator[CheckMessage]:
     """Some alias of TASKS is ours; else nothing is ever enqueued here."""
-    if not any(isinstance(backend, DatabaseBackend) for backend in task_backends.all()):
+    if not our_backends():
         yield checks.Warning(
             "No backend in TASKS keeps jobs in the database.",
             hint='TASKS = {"default": {"BACKEND": "bunderstack_django.backend.DatabaseBackend", "QUEUES": []}}',
@@ -223,9 +222,7 @@ def _value_error(key: str, value: Any, hint: str) -> CheckMessage:
 
 
 def _job_databases() -> list[str]:
-    return sorted(
-        {backend.database for backend in task_backends.all() if isinstance(backend, DatabaseBackend)}
-    )
+    return sorted({backend.database for backend in our_backends()})
 
 
 def _user_model() -> Any:

@@ -10,11 +10,10 @@ from uuid import UUID
 
 from asgiref.sync import sync_to_async
 from django.conf import settings
-from django.db import connections, router, transaction
+from django.db import connections, transaction
 from django.utils import timezone
 
 from .. import conf
-from ..backend import DatabaseBackend
 from ..compat import (
     Task,
     TaskError,
@@ -29,6 +28,7 @@ from ..exceptions import DedupeConflict, InvalidPayload, JobDoesNotExist
 from ..runtime.clock import as_utc
 from . import options as rules
 from . import store
+from .backends import KeepsJobs, databases, keeps_jobs
 from .declare import BoundJob, JobTask, as_job, registry
 from .models import Job, new_id
 from .payload import encode, split
@@ -68,7 +68,7 @@ def enqueue_many(calls: Iterable[BoundJob | tuple[Task, Sequence[Any], dict[str,
     for index, call in enumerate(calls):
         task, args, kwargs = (call.task, call.args, call.kwargs) if isinstance(call, BoundJob) else call
         backend = task_backends[task.backend]
-        if not isinstance(backend, DatabaseBackend):
+        if not keeps_jobs(backend):
             results.append(backend.enqueue(task, list(args), dict(kwargs)))
             continue
         backend.validate_task(task)
@@ -76,8 +76,8 @@ def enqueue_many(calls: Iterable[BoundJob | tuple[Task, Sequence[Any], dict[str,
         results.append(result)
         by_backend.setdefault(task.backend, []).append((index, result, new))
     for alias, prepared in by_backend.items():
-        backend = cast(DatabaseBackend, task_backends[alias])
-        placed = _place(backend.database, [(result, new) for _, result, new in prepared])
+        backend = task_backends[alias]
+        placed = _place(cast(KeepsJobs, backend).database, [(result, new) for _, result, new in prepared])
         for (index, own, _), (result, is_new) in zip(prepared, placed, strict=True):
             results[index] = result
             if is_new:
@@ -173,12 +173,6 @@ def announce_finished(job: Job | None) -> None:
     except TaskResultDoesNotExist:
         return
     task_finished.send_robust(type(task_backends[job.backend]), task_result=result)
-
-
-def databases() -> list[str]:
-    """The databases that hold jobs: those of our TASKS backends, else the router's."""
-    used = [backend.database for backend in task_backends.all() if isinstance(backend, DatabaseBackend)]
-    return list(dict.fromkeys(used)) or [router.db_for_write(Job)]
 
 
 def prepare(task: Task, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[TaskResult, NewJob]:

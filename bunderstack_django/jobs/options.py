@@ -46,6 +46,8 @@ def check(task: Any) -> None:
     _check_concurrency_key(label, task)
     if task.dedupe_key is not None:
         check_key(f"{label}: dedupe_key", task.dedupe_key)
+    if task.delay is not None and task.run_after is not None:
+        raise InvalidOption(f"{label}: give run_after or delay, not both.")
 
 
 def check_key(label: str, value: Any) -> None:

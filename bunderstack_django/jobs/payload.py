@@ -16,7 +16,7 @@ from enum import Enum
 from functools import cache, reduce
 from operator import or_
 from types import UnionType
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, ForwardRef
 
 from pydantic import BeforeValidator, PydanticUserError, TypeAdapter, ValidationError
 from pydantic.errors import PydanticSchemaGenerationError, PydanticUndefinedAnnotation
@@ -128,7 +128,7 @@ def schema_of(function: Callable[..., Any], takes_context: bool = False) -> Sche
     problems: list[str] = []
     for parameter in parameters:
         try:
-            adapters[parameter.name] = _adapter(_resolve(parameter.annotation, function))
+            adapters[parameter.name] = _adapter(parameter.annotation, function)
         except Exception as error:  # noqa: BLE001 - an annotation is any expression; each fault is reported
             adapters[parameter.name] = None
             problems.append(
@@ -259,29 +259,28 @@ def _as_called(
     return {"args": stored_args, "kwargs": stored_kwargs}
 
 
-def _resolve(annotation: Any, function: Callable[..., Any]) -> Any:
-    if isinstance(annotation, str):
-        return eval(annotation, inspect.unwrap(function).__globals__)  # noqa: S307
-    return annotation
-
-
-def _adapter(annotation: Any) -> Adapter | type | None:
-    if annotation in (inspect.Parameter.empty, Any, object):
+def _adapter(annotation: Any, function: Callable[..., Any]) -> Adapter | type | None:
+    resolved = _resolved(annotation, inspect.unwrap(function).__globals__)
+    if resolved in (inspect.Parameter.empty, Any, object):
         return None
-    if annotation in (str, int, float, bool):
-        return annotation  # type: ignore[no-any-return]
-    return TypeAdapter(_relaxed(annotation))
+    if resolved in (str, int, float, bool):
+        return resolved  # type: ignore[no-any-return]
+    return TypeAdapter(resolved)
 
 
-def _relaxed(annotation: Any) -> Any:
-    """``annotation`` with each Enum accepting its values too, which strict validation would refuse."""
+def _resolved(annotation: Any, names: dict[str, Any]) -> Any:
+    """``annotation`` with quoted names looked up, and each Enum accepting its values as well as its members."""
+    if isinstance(annotation, ForwardRef):
+        annotation = annotation.__forward_arg__
+    if isinstance(annotation, str):
+        return _resolved(eval(annotation, names), names)  # noqa: S307 - the program's own source
     if inspect.isclass(annotation) and issubclass(annotation, Enum):
         return Annotated[annotation, BeforeValidator(lambda value: _member(annotation, value))]
     origin, arguments = typing.get_origin(annotation), typing.get_args(annotation)
     if origin in (typing.Union, UnionType):
-        return reduce(or_, (_relaxed(each) for each in arguments))
+        return reduce(or_, (_resolved(each, names) for each in arguments))
     if origin in (list, set, frozenset, tuple, dict):
-        return origin[tuple(_relaxed(each) for each in arguments)]
+        return origin[tuple(_resolved(each, names) for each in arguments)]
     return annotation
 
 

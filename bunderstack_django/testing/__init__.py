@@ -18,10 +18,10 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 from .. import conf
 from ..compat import Task
 from ..jobs import maintenance
+from ..jobs.backends import databases
 from ..jobs.declare import as_job
 from ..jobs.execute import Outcome, Run, execute
 from ..jobs.models import Job
-from ..jobs.operations import databases
 from ..jobs.signals import announce_settled
 from ..jobs.states import Status
 from ..jobs.store import dialect_of

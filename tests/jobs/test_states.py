@@ -111,7 +111,9 @@ def test_a_failure_with_retries_left_is_scheduled_with_its_backoff(calls):
     assert tick() == TickResult(claimed=1, retried=1)
     job = row(result)
     assert (job.status, job.attempts, job.failure_reason, job.finished_at) == ("scheduled", 1, None, None)
-    assert timedelta(seconds=19) < job.run_after - job.last_attempted_at < timedelta(seconds=21)  # 10 s × 2**1
+    assert (
+        timedelta(seconds=19) < job.run_after - job.last_attempted_at < timedelta(seconds=21)
+    )  # 10 s × 2**1
     assert job.errors[0]["exception_class"] == "tests.testapp.tasks.Boom"
     result.refresh()
     assert result.status == TaskResultStatus.READY
@@ -332,7 +334,9 @@ def test_cancel_of_a_running_job_asks_it():
     assert (row(result).status, row(result).cancel_requested_at is not None) == ("running", True)
 
 
-@pytest.mark.parametrize(("name", "status"), [("noop", "succeeded"), ("fail", "cancelled"), ("snooze", "cancelled")])
+@pytest.mark.parametrize(
+    ("name", "status"), [("noop", "succeeded"), ("fail", "cancelled"), ("snooze", "cancelled")]
+)
 def test_a_job_cancelled_while_it_ran_ends_cancelled_unless_it_returned(name, status, calls, monkeypatch):
     args = {"snooze": (5,)}.get(name, ())
     result = getattr(tasks, name).enqueue(*args)
@@ -368,7 +372,13 @@ def test_an_operators_retry_starts_the_attempts_anew_and_keeps_the_history(calls
     again = retry(result.id)
     job = row(result)
     assert again.status == TaskResultStatus.READY
-    assert (job.status, job.attempts, job.worker_ids, job.finished_at, job.failure_reason) == ("pending", 0, [], None, None)
+    assert (job.status, job.attempts, job.worker_ids, job.finished_at, job.failure_reason) == (
+        "pending",
+        0,
+        [],
+        None,
+        None,
+    )
     assert len(job.errors) == 1
     tick()
     assert len(row(result).errors) == 2

@@ -83,7 +83,7 @@ def add(a: int, b: int) -> int:
 @job(retries=0)
 def echo(value=None):  # type: ignore[no-untyped-def]
     calls.append(value)
-    return None
+    return
 
 
 @job(retries=0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from datetime import timedelta
 from uuid import UUID
 
 from django.db import IntegrityError, connections, transaction
@@ -12,7 +13,7 @@ from django.db.models.functions import Coalesce
 from ...db.fields import ByteCharField, UTCDateTimeField
 from ...exceptions import DedupeConflict, JobDoesNotExist, JobNotFinished
 from ...runtime.clock import DatabaseNow
-from ..models import Job, JobStatus
+from ..models import Job, JobStatus, WorkerProcess
 from ..states import ACTIVE, TERMINAL
 from . import dialect_of
 
@@ -115,6 +116,37 @@ def delete_ended(job_ids: Iterable[object], using: str) -> int:
     """Delete those of these jobs that have ended. Returns how many did."""
     deleted, _ = Job.objects.using(using).filter(pk__in=list(job_ids), status__in=_TERMINAL).delete()
     return deleted
+
+
+def status_of(job_id: str | UUID, using: str) -> str | None:
+    """The status of a job, or None if there is no such job."""
+    return Job.objects.using(using).filter(pk=job_id).values_list("status", flat=True).first()
+
+
+def running_on(worker_id: str, using: str, limit: int) -> list[Job]:
+    """Up to ``limit`` jobs that a worker runs now, the longest running first."""
+    rows = Job.objects.using(using).filter(status=JobStatus.RUNNING, worker=worker_id)
+    return list(rows.only("id", "name", "last_attempted_at").order_by("last_attempted_at", "id")[:limit])
+
+
+def pending_queues(using: str) -> list[str]:
+    """The queues that have pending jobs."""
+    connection = connections[using]
+    return dialect_of(connection).pending_queues(connection)
+
+
+def known_workers(worker_ids: Iterable[str], using: str) -> set[str]:
+    """Those of these workers that have a row."""
+    return set(
+        WorkerProcess.objects.using(using).filter(pk__in=list(worker_ids)).values_list("pk", flat=True)
+    )
+
+
+def forget_worker(worker_id: str, silent_for: timedelta, using: str) -> bool:
+    """Remove a worker's row. False: it has renewed it since, or is not there."""
+    rows = WorkerProcess.objects.using(using).filter(pk=worker_id, heartbeat_at__lt=DatabaseNow(-silent_for))
+    gone, _ = rows.delete()
+    return bool(gone)
 
 
 def parse_id(job_id: object) -> UUID | None:

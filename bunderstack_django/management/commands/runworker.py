@@ -11,8 +11,7 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.db import DatabaseError, connections
 
 from ... import conf
-from ...backend import DatabaseBackend
-from ...compat import task_backends
+from ...jobs.backends import allowed_queues, our_backends
 from ...jobs.declare import registry
 from ...jobs.models import Job
 from ...jobs.worker import Selection, Settings, Worker
@@ -114,7 +113,7 @@ class Command(BaseCommand):
             os._exit(0)
 
     def _database(self, asked: str | None) -> str:
-        ours = {backend.database for backend in task_backends.all() if isinstance(backend, DatabaseBackend)}
+        ours = {backend.database for backend in our_backends()}
         using = asked or (min(ours) if len(ours) == 1 else "default")
         if using not in connections:
             _fail(f"There is no database {using!r} in DATABASES; there is {', '.join(connections)}.")
@@ -129,16 +128,10 @@ class Command(BaseCommand):
         return using
 
     def _check_queues(self, selection: Selection) -> None:
-        allowed: set[str] = set()
-        for backend in task_backends.all():
-            if isinstance(backend, DatabaseBackend):
-                if not backend.queues:
-                    allowed = set()
-                    break
-                allowed |= backend.queues
+        allowed = allowed_queues()
         declared = {task.queue_name for task in registry}
         for name in (*(selection.only or ()), *selection.excluded):
-            if allowed and name not in allowed:
+            if allowed is not None and name not in allowed:
                 _fail(f"Queue {name!r} is not in QUEUES of TASKS, which allows {', '.join(sorted(allowed))}.")
             if name not in declared:
                 near = get_close_matches(name, declared, n=1)

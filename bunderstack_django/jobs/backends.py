@@ -1,0 +1,40 @@
+"""Which backends of TASKS keep their jobs in our table, and in which databases."""
+
+from __future__ import annotations
+
+from typing import Protocol, TypeGuard
+
+from django.db import router
+
+from ..compat import BaseTaskBackend, task_backends
+from .models import Job
+
+
+class KeepsJobs(Protocol):
+    """A backend of ours, as the rooms below it see it."""
+
+    alias: str
+    queues: set[str]  # the names allowed; empty = any
+
+    @property
+    def database(self) -> str: ...
+
+
+def keeps_jobs(backend: BaseTaskBackend) -> TypeGuard[KeepsJobs]:
+    return hasattr(type(backend), "database")
+
+
+def our_backends() -> list[KeepsJobs]:
+    """The backends of TASKS that keep their jobs here."""
+    return [backend for backend in task_backends.all() if keeps_jobs(backend)]
+
+
+def databases() -> list[str]:
+    """Aliases of the databases that hold jobs: those of our backends, else the router's."""
+    return list(dict.fromkeys(backend.database for backend in our_backends())) or [router.db_for_write(Job)]
+
+
+def allowed_queues() -> frozenset[str] | None:
+    """The queues that our backends allow; None = any."""
+    allowed = [frozenset(backend.queues) for backend in our_backends()]
+    return frozenset().union(*allowed) if allowed and all(allowed) else None

@@ -1,0 +1,40 @@
+"""Real connections that race: threads that start together, each with a connection of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from threading import Barrier
+from typing import Any
+
+from django.db import connection, connections
+
+PATIENCE = 30.0  # seconds after which a race that hangs fails
+
+
+def race(*runners: Callable[[], Any]) -> list[Any]:
+    """Run all at the same moment; what each returned, in order. The first error is raised."""
+    return [future.result(PATIENCE) for future in start(*runners)]
+
+
+def outcomes(*runners: Callable[[], Any]) -> list[Any]:
+    """As ``race``, with an exception as the outcome of a runner that raised one."""
+    return [future.exception(PATIENCE) or future.result() for future in start(*runners)]
+
+
+def start(*runners: Callable[[], Any]) -> list[Future[Any]]:
+    """Let all begin at the same moment, each on an open connection of its own."""
+    barrier = Barrier(len(runners))
+
+    def run(runner: Callable[[], Any]) -> Any:
+        try:
+            connection.ensure_connection()
+            barrier.wait(PATIENCE)
+            return runner()
+        finally:
+            connections.close_all()
+
+    pool = ThreadPoolExecutor(len(runners))
+    futures = [pool.submit(run, runner) for runner in runners]
+    pool.shutdown(wait=False)
+    return futures
