@@ -17,7 +17,7 @@ from . import services
 def set_up(*, backend: str, app: str, **databases: str) -> None:
     """Configure Django with one app and the given databases by alias."""
     settings.configure(
-        SECRET_KEY="only for benchmarks",  # noqa: S106
+        SECRET_KEY="only for benchmarks",
         USE_TZ=True,
         INSTALLED_APPS=[app],
         DATABASES={alias: _database(url) for alias, url in databases.items()},

@@ -36,7 +36,7 @@ def problem(store: str) -> str | None:
         socket.create_connection((parts.hostname or "", parts.port or _PORTS[store]), timeout=3).close()
         if store != "RabbitMQ":
             version(store)
-    except Exception as error:  # noqa: BLE001 - whatever keeps us from it is the reason to print
+    except Exception as error:
         reason = str(error).strip().splitlines()
         return f"{store} is not to be had ({reason[0] if reason else type(error).__name__}); set {SERVERS[store][0]}"
     return None

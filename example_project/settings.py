@@ -10,6 +10,7 @@ ALLOWED_HOSTS comma-separated, needed when DEBUG is off                  none
 from __future__ import annotations
 
 from pathlib import Path
+from urllib.parse import quote
 
 import django
 import environ
@@ -24,9 +25,14 @@ RECEIPTS_DIR = DEMO_DIR / "receipts"
 EXPORTS_DIR = DEMO_DIR / "exports"
 MAIL_DIR = DEMO_DIR / "mail"
 WORKER_LOG = DEMO_DIR / "worker.log"
+WEB_LOG = DEMO_DIR / "web.log"
 
 DEBUG = env.bool("DEBUG", default=True)
-SECRET_KEY = env.str("SECRET_KEY", default=get_random_secret_key()) if DEBUG else env.str("SECRET_KEY")
+if DEBUG:
+    # With a prefix: django-environ takes a value that begins with $ for the name of another variable.
+    SECRET_KEY = env.str("SECRET_KEY", default=f"django-insecure-{get_random_secret_key()}")
+else:
+    SECRET_KEY = env.str("SECRET_KEY")
 ALLOWED_HOSTS = env.list("ALLOWED_HOSTS", default=[])
 
 INSTALLED_APPS = [
@@ -42,7 +48,7 @@ INSTALLED_APPS = [
 
 TASKS = {"default": {"BACKEND": "bunderstack_django.backend.DatabaseBackend", "QUEUES": []}}
 
-DATABASES = {"default": env.db("DATABASE_URL", default=f"sqlite:///{DEMO_DIR / 'shop.sqlite3'}")}
+DATABASES = {"default": env.db("DATABASE_URL", default=f"sqlite:///{quote(str(DEMO_DIR))}/shop.sqlite3")}
 if DATABASES["default"]["ENGINE"] == "django.db.backends.sqlite3":
     DATABASES["default"]["OPTIONS"] = {
         "timeout": 20,  # seconds that a writer waits for another

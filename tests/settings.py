@@ -33,6 +33,7 @@ def _database(url: str) -> dict[str, object]:
     }
 
 
+PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]  # quick
 SECRET_KEY = "not a secret: for tests only"
 DATABASES = {"default": _database(os.environ.get("TEST_DATABASE_URL", "sqlite://"))}
 USE_TZ = os.environ.get("TEST_USE_TZ", "1") == "1"

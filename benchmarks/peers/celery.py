@@ -56,7 +56,13 @@ def _app(broker: str) -> Celery:
 def _work(app: Celery) -> None:
     logging.disable(logging.ERROR)
     warnings.simplefilter("ignore")  # that it should not run as root
-    options = ["--pool=solo", "--without-gossip", "--without-mingle", "--without-heartbeat", "--loglevel=ERROR"]
+    options = [
+        "--pool=solo",
+        "--without-gossip",
+        "--without-mingle",
+        "--without-heartbeat",
+        "--loglevel=ERROR",
+    ]
     try:
         app.worker_main(["--quiet", "worker", *options])
     except SystemExit:

@@ -52,9 +52,7 @@ def enqueue(database: str, jobs: int, bulk: int) -> Numbers:
 
 
 def _start(database: str) -> None:
-    set_up(
-        backend="bunderstack_django.backend.DatabaseBackend", app="bunderstack_django", default=database
-    )
+    set_up(backend="bunderstack_django.backend.DatabaseBackend", app="bunderstack_django", default=database)
 
 
 def _fill(database: str, jobs: int) -> Any:

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Protocol, TypeGuard
+import logging
+from typing import Any, Protocol, TypeGuard
 
 from django.db import router
 
-from ..compat import BaseTaskBackend, task_backends
+from ..compat import BaseTaskBackend, InvalidTaskBackend, Task, task_backends
 from .models import Job
 
 
 class KeepsJobs(Protocol):
     """A backend of ours, as the rooms below it see it."""
 
-    alias: str
     queues: set[str]  # the names allowed; empty = any
 
     @property
@@ -38,3 +38,19 @@ def allowed_queues() -> frozenset[str] | None:
     """The queues that our backends allow; None = any."""
     allowed = [frozenset(backend.queues) for backend in our_backends()]
     return frozenset().union(*allowed) if allowed and all(allowed) else None
+
+
+def sender_of(alias: str) -> type[BaseTaskBackend]:
+    """The class that sends the signals of this alias; that of any backend for one that TASKS no longer has."""
+    try:
+        return type(task_backends[alias])
+    except InvalidTaskBackend:
+        return BaseTaskBackend
+
+
+_tasks_logger = logging.getLogger("django.tasks" if Task.__module__.startswith("django.") else "django_tasks")
+
+
+def only_logged(signal: Any, level: int) -> bool:
+    """Whether nobody but django.tasks' own log line, and that switched off, listens to a signal of tasks."""
+    return len(signal.receivers) <= 1 and not _tasks_logger.isEnabledFor(level)

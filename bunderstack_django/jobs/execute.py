@@ -23,7 +23,7 @@ from ..runtime.clock import as_utc
 from . import states
 from .declare import JobContext, JobTask, registry
 from .errors import JobError, clean, describe, remembered
-from .operations import task_error
+from .operations import as_list, task_error
 from .payload import encode, plain, split
 from .signals import announce_started
 from .states import FailureReason, Status, Tally, Verdict
@@ -103,7 +103,7 @@ class Run:
     def log(self, message: str) -> None:
         line = {"at": self.now().isoformat(), "message": clean(str(message))[:MAX_LOG_LINE]}
         with self._lock:
-            kept = self._new_log or self._written_log or json.loads(self.claimed.log)
+            kept = self._new_log or self._written_log or _list(self.claimed.log)
             self._new_log = [*kept, line][-MAX_LOG_LINES:]
 
     # What the process tells the database.
@@ -193,7 +193,7 @@ class Outcome:
     def settlement(self) -> Settlement:
         errors = None
         if self.error is not None:
-            errors = dumps(remembered(_errors(self.run.claimed), self.error))
+            errors = dumps(remembered(_list(self.run.claimed.errors), self.error))
         return self.run.settlement(self.verdict, errors=errors, result=self.result)
 
     @property
@@ -280,46 +280,49 @@ def _unknown(run: Run) -> Outcome:
         registry.get(run.claimed.name)
     except UnknownJob as error:
         failure = error
-    errors = _errors(run.claimed)
-    first = next((each for each in errors if _is_unknown_job(each)), None)
+    errors = _list(run.claimed.errors)
+    first = next(filter(None, map(_unknown_since, errors)), None)
     if first is None:
         outcome = _failed(run, failure, states.give_back(UNKNOWN_JOB_DELAY))
-    elif run.now() - datetime.fromisoformat(first["at"]) >= conf.duration("UNKNOWN_JOB_GRACE"):
+    elif run.now() - first >= conf.duration("UNKNOWN_JOB_GRACE"):
         outcome = _failed(run, failure, states.failed(FailureReason.UNKNOWN_JOB))
     else:
         outcome = Outcome(run, states.give_back(UNKNOWN_JOB_DELAY))
     return outcome
 
 
-def _is_unknown_job(error: Any) -> bool:
-    return (
-        isinstance(error, dict)
-        and str(error.get("exception_class", "")).endswith(".UnknownJob")
-        and isinstance(error.get("at"), str)
-    )
+def _unknown_since(error: Any) -> datetime | None:
+    """When a kept error says that the name was unknown; None for another kind."""
+    match error:
+        case {"exception_class": str(kind), "at": str(at)} if kind.endswith(".UnknownJob"):
+            try:
+                return as_utc(at)
+            except ValueError:
+                return None
+    return None
 
 
 def tally(claimed: Claimed) -> Tally:
     return Tally(attempts=claimed.attempts, crashes=claimed.crashes, max_attempts=claimed.max_attempts)
 
 
-def _errors(claimed: Claimed) -> list[Any]:
+def _list(text: str) -> list[Any]:
+    """A list kept as JSON; nothing if a hand-made row holds something else there."""
     try:
-        errors = json.loads(claimed.errors)
-    except ValueError:
+        return as_list(json.loads(text))
+    except (ValueError, RecursionError):
         return []
-    return errors if isinstance(errors, list) else []
 
 
 def _without_last(worker_ids: str) -> str:
-    return dumps(json.loads(worker_ids)[:-1])
+    return dumps(_list(worker_ids)[:-1])
 
 
 def _running_result(run: Run) -> TaskResult:
     claimed = run.claimed
     try:
         args, kwargs = split(json.loads(claimed.payload))
-    except ValueError:
+    except (ValueError, RecursionError):
         args, kwargs = [], {}
     started = as_utc(claimed.started_at or claimed.last_attempted_at)
     return TaskResult(
@@ -333,6 +336,6 @@ def _running_result(run: Run) -> TaskResult:
         args=args,
         kwargs=kwargs,
         backend=claimed.backend,
-        errors=[task_error(each) for each in _errors(claimed) if isinstance(each, dict)],
-        worker_ids=json.loads(claimed.worker_ids),
+        errors=[task_error(each) for each in _list(claimed.errors) if isinstance(each, dict)],
+        worker_ids=_list(claimed.worker_ids),
     )

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
-from typing import Any, Final, cast
+from functools import cache
+from typing import Any, Final
 from uuid import UUID
 
 from asgiref.sync import sync_to_async
@@ -15,6 +17,7 @@ from django.utils import timezone
 
 from .. import conf
 from ..compat import (
+    BaseTaskBackend,
     Task,
     TaskError,
     TaskResult,
@@ -28,7 +31,7 @@ from ..exceptions import DedupeConflict, InvalidPayload, JobDoesNotExist
 from ..runtime.clock import as_utc
 from . import options as rules
 from . import store
-from .backends import KeepsJobs, databases, keeps_jobs
+from .backends import databases, keeps_jobs, only_logged, sender_of
 from .declare import BoundJob, JobTask, as_job, registry
 from .models import Job, new_id
 from .payload import encode, split
@@ -56,40 +59,41 @@ def enqueue(name: str, *args: Any, **kwargs: Any) -> TaskResult:
 
 
 def enqueue_many(calls: Iterable[BoundJob | tuple[Task, Sequence[Any], dict[str, Any]]]) -> list[TaskResult]:
-    """Enqueue many jobs, by one statement per 1,000 rows or 8 MiB; all of them or none.
+    """Enqueue many jobs, by one statement per 1,000 rows or 8 MiB; all of one backend's or none.
 
     :param calls: ``task.bind(…)``, or for a plain ``@task`` the tuple ``(task, args, kwargs)``.
     :return: a result per call, in order; a duplicate's is that of the job that holds its dedupe key.
 
     Raises InvalidPayload for the first call that does not fit, before anything is stored.
     """
-    by_backend: dict[str, list[tuple[int, TaskResult, NewJob]]] = {}
-    results: list[TaskResult] = []
-    for index, call in enumerate(calls):
-        task, args, kwargs = (call.task, call.args, call.kwargs) if isinstance(call, BoundJob) else call
-        backend = task_backends[task.backend]
-        if not keeps_jobs(backend):
-            results.append(backend.enqueue(task, list(args), dict(kwargs)))
-            continue
-        backend.validate_task(task)
-        result, new = prepare(task, tuple(args), kwargs)
-        results.append(result)
-        by_backend.setdefault(task.backend, []).append((index, result, new))
-    for alias, prepared in by_backend.items():
-        backend = task_backends[alias]
-        placed = _place(cast(KeepsJobs, backend).database, [(result, new) for _, result, new in prepared])
-        for (index, own, _), (result, is_new) in zip(prepared, placed, strict=True):
-            results[index] = result
-            if is_new:
-                task_enqueued.send(type(backend), task_result=own)
-    return results
+    bound = [
+        call if isinstance(call, BoundJob) else BoundJob(call[0], tuple(call[1]), call[2]) for call in calls
+    ]
+    for task in {id(call.task): call.task for call in bound}.values():
+        task_backends[task.backend].validate_task(task)
+    results: dict[int, TaskResult] = {}
+    for alias in dict.fromkeys(call.task.backend for call in bound):
+        chosen = [(index, call) for index, call in enumerate(bound) if call.task.backend == alias]
+        enqueued = _enqueue_bound(task_backends[alias], [call for _, call in chosen])
+        results.update(zip((index for index, _ in chosen), enqueued, strict=True))
+    return [results[index] for index in range(len(bound))]
+
+
+def _enqueue_bound(backend: BaseTaskBackend, calls: list[BoundJob]) -> list[TaskResult]:
+    if not keeps_jobs(backend):
+        return [backend.enqueue(call.task, list(call.args), dict(call.kwargs)) for call in calls]
+    placed = _place(backend.database, [prepare(call.task, call.args, call.kwargs) for call in calls])
+    for result, is_new in placed:
+        if is_new:
+            _announce_enqueued(backend, result)
+    return [result for result, _ in placed]
 
 
 def enqueue_task(backend: Any, task: Task, args: Sequence[Any], kwargs: dict[str, Any]) -> TaskResult:
     """Enqueue one call through ``backend``: one INSERT in the caller's transaction."""
     ((result, is_new),) = _place(backend.database, [prepare(task, tuple(args), kwargs)])
     if is_new:
-        task_enqueued.send(type(backend), task_result=result)
+        _announce_enqueued(backend, result)
     return result
 
 
@@ -110,10 +114,12 @@ def cancel(job_id: str | UUID) -> bool:
 def retry(job_id: str | UUID) -> TaskResult:
     """Run an ended job again, its attempts counted anew.
 
-    Raises JobDoesNotExist, JobNotFinished, or DedupeConflict naming the newer job that holds its key.
+    Raises JobDoesNotExist, JobNotFinished, UnknownJob, or DedupeConflict naming the newer job that holds its key.
     """
     for using in databases():
-        if records.get(job_id, using) is not None:
+        job = records.get(job_id, using)
+        if job is not None:
+            registry.get(job.name)  # before anything is changed
             return result_of(records.retry(job_id, using))
     raise JobDoesNotExist(f"There is no job {job_id}.")
 
@@ -151,11 +157,16 @@ def result_of(job: Job) -> TaskResult:
         args=args,
         kwargs=kwargs,
         backend=job.backend,
-        errors=[task_error(each) for each in job.errors if isinstance(each, dict)],
-        worker_ids=list(job.worker_ids),
+        errors=[task_error(each) for each in as_list(job.errors) if isinstance(each, dict)],
+        worker_ids=as_list(job.worker_ids),
     )
     object.__setattr__(result, "_return_value", job.result)
     return result
+
+
+def as_list(value: Any) -> list[Any]:
+    """``value``; nothing if a hand-made row holds something else there."""
+    return value if isinstance(value, list) else []
 
 
 def task_error(error: dict[str, Any]) -> TaskError:
@@ -172,7 +183,7 @@ def announce_finished(job: Job | None) -> None:
         result = result_of(job)
     except TaskResultDoesNotExist:
         return
-    task_finished.send_robust(type(task_backends[job.backend]), task_result=result)
+    task_finished.send_robust(sender_of(job.backend), task_result=result)
 
 
 def prepare(task: Task, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[TaskResult, NewJob]:
@@ -210,6 +221,11 @@ def prepare(task: Task, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[
     return result, new
 
 
+def _announce_enqueued(backend: Any, result: TaskResult) -> None:
+    if not only_logged(task_enqueued, logging.DEBUG):
+        task_enqueued.send(type(backend), task_result=result)
+
+
 def _place(using: str, prepared: list[tuple[TaskResult, NewJob]]) -> list[tuple[TaskResult, bool]]:
     """Insert prepared jobs. Each result comes with whether it is new, or an earlier job's with its dedupe key."""
     batches = list(_batches([new for _, new in prepared]))
@@ -219,12 +235,13 @@ def _place(using: str, prepared: list[tuple[TaskResult, NewJob]]) -> list[tuple[
         with transaction.atomic(using=using):
             inserted = {key: row for batch in batches for key, row in _insert(using, batch).items()}
     placed: list[tuple[TaskResult, bool]] = []
+    instant = cache(as_utc)  # the rows of one statement share theirs
     for result, new in prepared:
         row = inserted[new.id]
         if isinstance(row, Job):
             placed.append((result_of(row), False))
         else:
-            object.__setattr__(result, "enqueued_at", as_utc(row.enqueued_at))
+            object.__setattr__(result, "enqueued_at", instant(row.enqueued_at))
             placed.append((result, True))
     return placed
 

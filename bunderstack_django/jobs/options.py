@@ -58,7 +58,7 @@ def check_key(label: str, value: Any) -> None:
         raise InvalidOption(
             f"{label} may have {MAX_NAME} characters at the most; {value[:40]!r}… has {len(value)}."
         )
-    if "\0" in value or any(0xD800 <= ord(character) <= 0xDFFF for character in value):
+    if "\0" in value or not (value.isascii() or _is_encodable(value)):
         raise InvalidOption(f"{label} holds a character that cannot be stored: {value!r}.")
 
 
@@ -157,6 +157,14 @@ def _seconds(option: str, given: Any) -> timedelta:
         return timedelta(seconds=given)
     except (OverflowError, ValueError):
         raise InvalidOption(f"{option} is out of range: {given!r}.") from None
+
+
+def _is_encodable(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:  # a lone surrogate
+        return False
+    return True
 
 
 def _is_int(value: Any) -> bool:

@@ -6,14 +6,8 @@ import json
 import logging
 from typing import TYPE_CHECKING, Any
 
-from ..compat import (
-    BaseTaskBackend,
-    InvalidTaskBackend,
-    TaskResultStatus,
-    task_backends,
-    task_finished,
-    task_started,
-)
+from ..compat import task_finished, task_started
+from .backends import only_logged, sender_of
 from .operations import STATUSES, task_error
 from .payload import split
 from .states import Status
@@ -26,7 +20,7 @@ logger = logging.getLogger("bunderstack_django.jobs")
 
 def announce_started(run: Run) -> None:
     """Send ``task_started``."""
-    if _only_logged(task_started, logging.INFO):
+    if only_logged(task_started, logging.INFO):
         return
     _send(task_started, run, run.result())
 
@@ -37,7 +31,7 @@ def announce_settled(outcome: Outcome, status: str) -> None:
     if final not in (Status.SUCCEEDED, Status.FAILED, Status.CANCELLED) or outcome.run.task is None:
         return
     level = logging.INFO if final == Status.SUCCEEDED else logging.ERROR
-    if not _only_logged(task_finished, level):
+    if not only_logged(task_finished, level):
         _send(task_finished, outcome.run, _finished_result(outcome, final))
     if final == Status.FAILED:
         call_on_failed(outcome.run, outcome.error)
@@ -46,7 +40,7 @@ def announce_settled(outcome: Outcome, status: str) -> None:
 def wants_announcement(outcome: Outcome, status: str) -> bool:
     """Whether ``announce_settled`` has anyone to tell; most jobs have not."""
     if status == Status.SUCCEEDED:
-        return not _only_logged(task_finished, logging.INFO)
+        return not only_logged(task_finished, logging.INFO)
     return status in (Status.FAILED, Status.CANCELLED)
 
 
@@ -82,25 +76,8 @@ def _finished_result(outcome: Outcome, status: Status) -> Any:
 
 def _send(signal: Any, run: Run, result: Any) -> None:
     # What a receiver raises is its own fault and must not decide over the job.
-    for receiver, answer in signal.send_robust(_sender(run.claimed.backend), task_result=result):
+    for receiver, answer in signal.send_robust(sender_of(run.claimed.backend), task_result=result):
         if isinstance(answer, Exception):
             logger.error(
                 "A receiver of a task signal raised receiver=%r id=%s", receiver, run.job_id, exc_info=answer
             )
-
-
-def _sender(alias: str) -> type:
-    try:
-        return type(task_backends[alias])
-    except InvalidTaskBackend:  # an alias that TASKS no longer has
-        return BaseTaskBackend
-
-
-def _only_logged(signal: Any, level: int) -> bool:
-    """Whether nobody but django.tasks' own log line, switched off, listens: building a result costs 30 µs."""
-    return len(signal.receivers) <= 1 and not _tasks_logger.isEnabledFor(level)
-
-
-_tasks_logger = logging.getLogger(
-    "django.tasks" if TaskResultStatus.__module__.startswith("django.") else "django_tasks"
-)

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import logging
 import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -29,6 +30,8 @@ from ..jobs.store.rows import Claimed
 from ..runtime import clock
 
 __all__ = ["TickResult", "advance", "assert_enqueued", "drain", "tick"]
+
+logger = logging.getLogger("bunderstack_django.jobs")
 
 _BATCH = 100
 
@@ -138,6 +141,10 @@ def _run(claimed: Claimed, connection: BaseDatabaseWrapper) -> TickResult:
     if not landed:
         return TickResult()
     status = landed[0].status
+    if outcome.error is not None:
+        logger.warning(
+            "job.%s name=%s id=%s error=%s", status, claimed.name, run.job_id, outcome.error.traceback
+        )
     announce_settled(outcome, status)
     return TickResult(
         succeeded=status == Status.SUCCEEDED,

@@ -27,13 +27,14 @@ class Tally:
     enqueued: int
     runs: int  # attempts, all jobs together
     retries: int  # of those, attempts after a job's first
+    ended: int
     succeeded: int
     failed: int
     retrying: int  # wait for their next attempt
 
     @property
     def unfinished(self) -> int:
-        return self.enqueued - self.succeeded - self.failed
+        return self.enqueued - self.ended
 
 
 def tallies() -> list[Tally]:
@@ -42,6 +43,7 @@ def tallies() -> list[Tally]:
         enqueued=Count("pk"),
         runs=Sum("attempts"),
         retries=Sum(F("attempts") - 1, filter=Q(attempts__gt=1), default=0),
+        ended=Count("pk", filter=Q(finished_at__isnull=False)),
         succeeded=Count("pk", filter=SUCCEEDED),
         failed=Count("pk", filter=FAILED),
         retrying=Count("pk", filter=Q(status=JobStatus.SCHEDULED)),
@@ -74,8 +76,8 @@ def discrepancies() -> list[str]:
     """What does not add up once the worker has stopped; each as a sentence."""
     found = []
     for tally in tallies():
-        if tally.unfinished:
-            found.append(f"{tally.unfinished} of {tally.enqueued} jobs {tally.name} have not ended.")
+        if other := tally.enqueued - tally.succeeded - tally.failed:
+            found.append(f"Of {tally.enqueued} jobs {tally.name}, {other} neither succeeded nor failed.")
     enqueued = Job.objects.filter(name=send_receipt.job_name).count()
     if enqueued != (orders := Order.objects.count()):
         found.append(f"{orders} orders have {enqueued} receipt jobs.")

@@ -19,7 +19,15 @@ class ProductAdmin(admin.ModelAdmin):
 
 @admin.register(Order)
 class OrderAdmin(admin.ModelAdmin):
-    list_display = ("number", "placed_at", "customer", "product_code", "quantity", "receipt", "receipt_problem")
+    list_display = (
+        "number",
+        "placed_at",
+        "customer",
+        "product_code",
+        "quantity",
+        "receipt",
+        "receipt_problem",
+    )
     list_filter = ("receipt",)
     list_select_related = ("customer",)
     search_fields = ("number", "customer__name", "customer__email")

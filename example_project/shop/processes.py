@@ -2,33 +2,47 @@
 
 from __future__ import annotations
 
+import signal
 import subprocess
 import sys
 from pathlib import Path
-from types import TracebackType
+from types import FrameType, TracebackType
 
 from django.conf import settings
 
+STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 PATIENCE = 15.0  # seconds for a child to stop by itself
+
+
+def interrupt_on_signals() -> None:
+    """Let SIGTERM and a closed terminal raise KeyboardInterrupt, as Ctrl-C does; once, as stopping takes its time."""
+
+    def interrupt(signum: int, frame: FrameType | None) -> None:
+        for each in STOPPING:
+            signal.signal(each, signal.SIG_IGN)
+        raise KeyboardInterrupt
+
+    for each in STOPPING:
+        signal.signal(each, interrupt)
 
 
 class Child:
     """``manage.py`` with ``arguments``, from entering the block to leaving it."""
 
-    def __init__(self, *arguments: str, log: Path | None = None) -> None:
+    def __init__(self, *arguments: str, log: Path) -> None:
         self.name = arguments[0]
-        self._command = [sys.executable, "-u", str(Path(settings.BASE_DIR) / "manage.py"), *arguments]
-        self._log = log
+        self.log = log
+        self._command = [sys.executable, "-u", str(settings.BASE_DIR / "manage.py"), *arguments]
 
     def __enter__(self) -> Child:
-        # In a session of its own, so that Ctrl-C in the terminal reaches it once, by way of stop().
-        if self._log is None:
-            self._process = subprocess.Popen(self._command, start_new_session=True)
-        else:
-            with self._log.open("ab") as file:
-                self._process = subprocess.Popen(
-                    self._command, start_new_session=True, stdout=file, stderr=subprocess.STDOUT
-                )
+        with self.log.open("ab") as file:
+            self._process = subprocess.Popen(  # noqa: S603 - this very Python and manage.py
+                self._command,
+                stdin=subprocess.DEVNULL,
+                stdout=file,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,  # Ctrl-C in the terminal reaches it once, by way of stop()
+            )
         return self
 
     def __exit__(

@@ -52,7 +52,9 @@ class Report:
         jobs, took = account.pace()
         seconds = max(took.total_seconds(), 0.001)
         self._line("")
-        self.fact("Speed", f"{jobs / seconds:.0f} jobs per second ({jobs} jobs without a retry in {seconds:.2f} s)")
+        self.fact(
+            "Speed", f"{jobs / seconds:.0f} jobs per second ({jobs} jobs without a retry in {seconds:.2f} s)"
+        )
 
     def troubles(self) -> None:
         self.title("Failed at first, then succeeded")
@@ -62,7 +64,10 @@ class Report:
 
     def places(self) -> None:
         receipts = sum(1 for _ in Path(settings.RECEIPTS_DIR).glob("*.html"))
-        mails = sum(path.read_text(errors="replace").count("\nMessage-ID:") for path in Path(settings.MAIL_DIR).glob("*"))
+        mails = sum(
+            path.read_text(errors="replace").count("\nMessage-ID:")
+            for path in Path(settings.MAIL_DIR).glob("*")
+        )
         self.title("Where to look")
         self.fact("Receipts", f"{short(settings.RECEIPTS_DIR)}/ ({receipts} HTML files)")
         self.fact("Mails", f"{short(settings.MAIL_DIR)}/ ({mails} mails)")

@@ -16,6 +16,7 @@ from .. import operations
 from ..models import Job
 from ..states import ACTIVE, Status
 from ..store import records
+from .liveness import Liveness, liveness
 
 
 class Done(NamedTuple):
@@ -59,16 +60,14 @@ class Report:
 
     def __str__(self) -> str:
         done = [str(each.many) % {"count": count} for each, count in Counter(self.done.values()).items()]
-        return "; ".join([*done, *self.refusals()])
+        return "; ".join([*done, *self.refusals()]) or _("Nothing was done: what was selected is gone.")
 
     def refusals(self) -> list[str]:
         alike: dict[str, list[LeftAlone]] = {}
         for each in self.left:
             alike.setdefault(str(each), []).append(each)
         text = _("%(count)d left alone: %(reason)s")
-        return [
-            text % {"count": len(group), "reason": group[0].of(len(group))} for group in alike.values()
-        ]
+        return [text % {"count": len(group), "reason": group[0].of(len(group))} for group in alike.values()]
 
 
 def act_on(keys: Iterable[Any], act: Act, using: str) -> Report:
@@ -92,9 +91,7 @@ _WHY: Final[dict[str | None, Any]] = {
     Status.CANCELLED: ngettext_lazy("it was cancelled", "they were cancelled", "count"),
 }
 _UNKNOWN = ngettext_lazy("its status is not a known one", "their status is not a known one", "count")
-_HELD = ngettext_lazy(
-    "job %(holder)s holds its dedupe key", "job %(holder)s holds their dedupe key", "count"
-)
+_HELD = ngettext_lazy("job %(holder)s holds its dedupe key", "job %(holder)s holds their dedupe key", "count")
 _ASKED_BEFORE = ngettext_lazy("it was asked to stop before", "they were asked to stop before", "count")
 _ALIVE = ngettext_lazy("it may still be alive", "they may still be alive", "count")
 
@@ -171,7 +168,7 @@ def _unless_scheduled(job: Job) -> LeftAlone | None:
 
 
 def _unless_gone(worker: Any) -> LeftAlone | None:
-    return None if is_gone(worker) else LeftAlone(_ALIVE)
+    return None if liveness(worker) is Liveness.GONE else LeftAlone(_ALIVE)
 
 
 RETRY: Final = Act(gettext_lazy("Retry"), _retry, _unless_ended)

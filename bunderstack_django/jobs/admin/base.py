@@ -8,15 +8,16 @@ from django.contrib import admin, messages
 from django.contrib.admin.actions import delete_selected as confirm_deletion
 from django.contrib.admin.models import CHANGE, DELETION, LogEntry
 from django.db.models import ExpressionWrapper, Model, QuerySet
-from django.http import HttpRequest, HttpResponseBase, HttpResponseRedirect
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.urls import reverse
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
 from ...db.fields import UTCDateTimeField
 from ...runtime.clock import DatabaseNow
-from ..operations import databases
+from ..backends import databases
 from .acts import Act, LeftAlone, Report, act_on
+from .details import database_of
 
 MOST_ROWS = 1_000  # taken by one action, each by its own conditional statement
 
@@ -31,7 +32,6 @@ class ReadOnlyAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
         css = {"all": ["bunderstack_django/admin.css"]}
 
     deletion: Act
-    show_full_result_count = False
     show_facets = admin.ShowFacets.NEVER
     sortable_by = ()
 
@@ -50,7 +50,8 @@ class ReadOnlyAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
         now = ExpressionWrapper(DatabaseNow(), output_field=UTCDateTimeField())
-        return super().get_queryset(request).using(databases()[0]).annotate(db_now=now)
+        rows: QuerySet[Any] = super().get_queryset(request).using(databases()[0]).annotate(db_now=now)
+        return rows
 
     def act_on_selected(self, request: HttpRequest, queryset: QuerySet[Any], act: Act) -> Report:
         """Do ``act`` to each selected row, tell how that went, and note it in the rows' histories."""
@@ -59,12 +60,12 @@ class ReadOnlyAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
         done = [row for row in rows if row.pk in report.done]
         if done:
             flag = CHANGE if act.keeps_row else DELETION
-            LogEntry.objects.log_actions(request.user.pk, done, flag, str(act.label))
+            self.note(request, done, act.label, flag)
         self.message_user(request, str(report), messages.WARNING if report.left else messages.SUCCESS)
         return report
 
     @admin.action(permissions=["delete"], description=gettext_lazy("Delete selected %(verbose_name_plural)s"))
-    def delete_selected(self, request: HttpRequest, queryset: QuerySet[Any]) -> HttpResponseBase | None:
+    def delete_selected(self, request: HttpRequest, queryset: QuerySet[Any]) -> HttpResponse | None:
         """Takes the place of Django's own: the rows that may go are confirmed, the others named."""
         if request.POST.get("post"):
             self.act_on_selected(request, queryset, self.deletion)
@@ -72,7 +73,7 @@ class ReadOnlyAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
         rows = self.taken(request, queryset)
         objections = {row.pk: self.deletion.objection(row) for row in rows}
         left = Report(left=[each for each in objections.values() if each is not None])
-        if left.left:
+        if left.left or not rows:
             self.message_user(request, str(left), messages.WARNING)
         chosen = queryset.filter(pk__in=[key for key, each in objections.items() if each is None])
         # Fetched before it is handed on, else the confirmation counts it by a query.
@@ -80,7 +81,7 @@ class ReadOnlyAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
 
     def delete_model(self, request: HttpRequest, obj: Model) -> None:
         """Raises LeftAlone if the row may no longer go."""
-        self.deletion.do(obj.pk, obj._state.db or databases()[0])
+        self.deletion.do(obj.pk, database_of(obj))
 
     def taken(self, request: HttpRequest, queryset: QuerySet[Any]) -> list[Any]:
         """The selected rows, of which "all that match" may be more than one action takes."""
@@ -90,9 +91,13 @@ class ReadOnlyAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
             self.message_user(request, text % {"count": MOST_ROWS}, messages.WARNING)
         return rows[:MOST_ROWS]
 
+    def note(self, request: HttpRequest, rows: list[Any], label: Any, flag: int = CHANGE) -> None:
+        """Say in the history of ``rows`` who did what."""
+        LogEntry.objects.log_actions(request.user.pk, rows, flag, str(label))  # type: ignore[arg-type]
+
     def delete_view(
         self, request: HttpRequest, object_id: str, extra_context: dict[str, Any] | None = None
-    ) -> HttpResponseBase:
+    ) -> HttpResponse:
         try:
             return super().delete_view(request, object_id, extra_context)
         except LeftAlone as refusal:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import datetime
+from functools import cache
 from typing import Any
 
 from django.contrib import admin
@@ -25,15 +26,25 @@ MOST_WORKERS = 50
 BAD_STATUS = "unknown"
 
 
+def database_of(row: Any) -> str:
+    """Alias of the database that ``row`` was read from."""
+    return row._state.db  # type: ignore[no-any-return]
+
+
 def now_of(row: Any) -> datetime:
     """The database's clock when ``row`` was read."""
     return row.db_now  # type: ignore[no-any-return]
 
 
+def _title(name: str) -> Any:
+    return getattr(Job._meta.get_field(name), "verbose_name", name)
+
+
+@cache
 def column(name: str) -> Callable[[Job], Any]:
     """A row for a column that is shown as it is."""
 
-    @admin.display(description=Job._meta.get_field(name).verbose_name)
+    @admin.display(description=_title(name))
     def value(job: Job) -> Any:
         found = getattr(job, name)
         return display.NOTHING if found in (None, "") else found
@@ -42,10 +53,11 @@ def column(name: str) -> Callable[[Job], Any]:
     return value
 
 
+@cache
 def instant(name: str) -> Callable[[Job], str]:
     """A row for a column that holds an instant."""
 
-    @admin.display(description=Job._meta.get_field(name).verbose_name)
+    @admin.display(description=_title(name))
     def value(job: Job) -> str:
         return display.moment(getattr(job, name), now_of(job))
 
@@ -56,16 +68,7 @@ def instant(name: str) -> Callable[[Job], str]:
 @admin.display(description=gettext_lazy("status"))
 def status(job: Job) -> str:
     kind = job.status if job.status in set(Status) else BAD_STATUS
-    return format_html(
-        '{} <small class="bunderstack-note">{}</small>',
-        display.badge(kind, job.get_status_display()),
-        _standing(job),
-    )
-
-
-@admin.display(description=gettext_lazy("failure reason"))
-def failure_reason(job: Job) -> str:
-    return job.get_failure_reason_display() or display.NOTHING
+    return display.with_note(display.badge(kind, job.get_status_display()), _standing(job))
 
 
 @admin.display(description=gettext_lazy("attempts"))
@@ -83,8 +86,8 @@ def progress(job: Job) -> str:
     share = display.fraction(job.progress)
     if share is None:
         return display.unreadable(job.progress)
-    message = display.as_text(job.progress.get("message") or "")
-    return format_html('<progress max="1" value="{}"></progress> {} {}', str(share), f"{share:.0%}", message)
+    bar = format_html('<progress max="1" value="{}"></progress> {}', str(share), f"{share:.0%}")
+    return display.with_note(bar, display.as_text(job.progress.get("message") or ""))
 
 
 @admin.display(description=gettext_lazy("arguments"))
@@ -121,7 +124,7 @@ def log(job: Job) -> str:
 def workers(job: Job) -> str:
     """One worker per attempt, the latest last; a link while its process is known."""
     ids = display.texts(job.worker_ids)[-MOST_WORKERS:]
-    known = records.known_workers(ids, job._state.db or "default")
+    known = records.known_workers(ids, database_of(job))
     links = [(worker_link(each) if each in known else each,) for each in ids]
     return format_html('<ol class="bunderstack-list">{}</ol>', format_html_join("", "<li>{}</li>", links))
 
@@ -141,7 +144,10 @@ def fieldsets(job: Job) -> list[tuple[Any, dict[str, Any]]]:
     groups = [
         (None, _summary(job)),
         (gettext_lazy("Errors"), [errors] if job.errors else []),
-        (gettext_lazy("Arguments and result"), [arguments, *([result] if job.status == Status.SUCCEEDED else [])]),
+        (
+            gettext_lazy("Arguments and result"),
+            [arguments, *([result] if job.status == Status.SUCCEEDED else [])],
+        ),
         (gettext_lazy("Log"), [log] if job.log else []),
         (gettext_lazy("Times"), [(instant(first), instant(second)) for first, second in _TIMES]),
         (gettext_lazy("Workers and lease"), _WORKERS if job.worker else []),
@@ -161,15 +167,16 @@ _KEYS = [column("id"), (column("dedupe_key"), column("concurrency_key"), column(
 
 def _summary(job: Job) -> list[Any]:
     return [
-        (status, failure_reason) if job.failure_reason else status,
+        (status, attempts, duration),
         (column("name"), column("queue_name"), column("priority")),
-        (attempts, duration),
         *([progress] if job.progress is not None else []),
     ]
 
 
 def _standing(job: Job) -> str:
-    """What there is to know beside a status: when it is due, that it shall stop."""
+    """What there is to know beside a status: why it failed, when it is due, that it shall stop."""
+    if job.failure_reason:
+        return job.get_failure_reason_display() or ""
     if job.status == Status.SCHEDULED:
         when = display.distance(job.run_after, now_of(job))
         return _("retry %(when)s") % {"when": when} if job.attempts else when

@@ -41,12 +41,17 @@ def badge(kind: str, text: Any) -> str:
     return format_html('<span class="bunderstack-badge bunderstack-{}">{}</span>', kind, text)
 
 
+def with_note(text: str, note: str) -> str:
+    """``text``, and beside it in small what else there is to know."""
+    return format_html('{} <small class="bunderstack-note">{}</small>', text, note) if note else text
+
+
 def moment(at: datetime | None, now: datetime) -> str:
     """An instant in the reader's time zone, how far off it is, and in UTC as a title."""
     if at is None:
         return NOTHING
     local = timezone.localtime(at, timezone.get_current_timezone())
-    return format_html("{} <small>{}</small>", _time(at, f"{local:%Y-%m-%d %H:%M:%S %Z}"), distance(at, now))
+    return with_note(_time(at, f"{local:%Y-%m-%d %H:%M:%S %Z}"), distance(at, now))
 
 
 def age(at: datetime, now: datetime) -> str:
@@ -68,7 +73,7 @@ def duration(span: timedelta) -> str:
     if seconds < 10:
         return _("%(count)s s") % {"count": number_format(seconds, 1)}
     left = round(seconds)
-    parts = []
+    parts: list[tuple[int, Any]] = []
     for size, text in _UNITS:
         count, left = divmod(left, size)
         if count or parts:
@@ -82,16 +87,14 @@ def run_time(job: Job, now: datetime) -> str:
         return NOTHING
     if job.finished_at is not None:
         return duration(job.finished_at - job.started_at)
-    return _("%(span)s so far") % {"span": duration(now - job.started_at)}
+    return with_note(duration(now - job.started_at), _("so far"))
 
 
 def attempts(job: Job) -> str:
     """``2 of 4``: a crash spends no retry, and is told apart."""
     text = _("%(count)d of %(most)d") % {"count": job.attempts - job.crashes, "most": job.max_attempts}
-    if not job.crashes:
-        return text
     crashes = ngettext("%(count)d crash", "%(count)d crashes", job.crashes) % {"count": job.crashes}
-    return _("%(attempts)s, %(crashes)s") % {"attempts": text, "crashes": crashes}
+    return with_note(text, crashes if job.crashes else "")
 
 
 def as_json(value: Any) -> str:

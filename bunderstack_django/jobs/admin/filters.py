@@ -13,9 +13,9 @@ from django.http import HttpRequest
 from django.utils.translation import gettext_lazy as _
 
 from ...runtime.clock import DatabaseNow
+from ..backends import databases
 from ..declare import registry
 from ..models import Job, JobFailureReason, JobStatus
-from ..operations import databases
 from ..states import TERMINAL
 from ..store import records
 

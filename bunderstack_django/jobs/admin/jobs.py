@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any, Final
 
 from django.contrib import admin, messages
-from django.contrib.admin.models import CHANGE, LogEntry
 from django.contrib.admin.templatetags.admin_urls import add_preserved_filters
 from django.contrib.admin.utils import flatten_fieldsets, unquote
 from django.core.exceptions import BadRequest, PermissionDenied
@@ -17,7 +16,7 @@ from django.utils.translation import gettext_lazy as _
 from ..models import Job
 from ..store import records
 from . import acts, details, display, filters
-from .base import ReadOnlyAdmin
+from .base import MOST_ROWS, ReadOnlyAdmin
 from .listing import JobList
 
 OFFERED: Final = {"retry": acts.RETRY, "run_now": acts.RUN_NOW, "cancel": acts.CANCEL}
@@ -25,7 +24,7 @@ OFFERED: Final = {"retry": acts.RETRY, "run_now": acts.RUN_NOW, "cancel": acts.C
 
 @admin.register(Job)
 class JobAdmin(ReadOnlyAdmin):
-    list_display = (details.status, "name", "queue_name", "enqueued", details.attempts, details.duration, "reason")
+    list_display = (details.status, "name", "queue_name", "enqueued", details.attempts, details.duration)
     list_display_links = ("name",)
     list_filter = (
         filters.StatusFilter,
@@ -34,6 +33,7 @@ class JobAdmin(ReadOnlyAdmin):
         filters.QueueFilter,
         filters.NameFilter,
     )
+    show_full_result_count = False
     search_fields = ("name",)
     search_help_text = _("An id, or part of a name.")
     ordering = ("-id",)  # UUIDv7: the newest first
@@ -44,6 +44,11 @@ class JobAdmin(ReadOnlyAdmin):
     def enqueued(self, job: Job) -> str:
         return display.age(job.enqueued_at, details.now_of(job))
 
+    def changelist_view(
+        self, request: HttpRequest, extra_context: dict[str, Any] | None = None
+    ) -> HttpResponse:
+        return super().changelist_view(request, {"most_rows": MOST_ROWS, **(extra_context or {})})
+
     def get_changelist(self, request: HttpRequest, **kwargs: Any) -> type[JobList]:
         return JobList
 
@@ -51,10 +56,13 @@ class JobAdmin(ReadOnlyAdmin):
         self, request: HttpRequest, queryset: QuerySet[Job], search_term: str
     ) -> tuple[QuerySet[Job], bool]:
         term = "".join(search_term.split())  # neither an id nor a name has spaces, but what is pasted may
+        if not term:
+            return queryset, False
         job_id = records.parse_id(term)
         if job_id is not None:
             return queryset.filter(pk=job_id), False
-        return queryset.filter(name__icontains=term) if term else queryset, False
+        # Not icontains: no database has statistics on upper(name), and PostgreSQL then walks the whole table.
+        return queryset.filter(name__contains=term), False
 
     @admin.action(permissions=["operate"], description=_("Retry ended jobs"))
     def retry_selected(self, request: HttpRequest, queryset: QuerySet[Job]) -> None:
@@ -76,15 +84,17 @@ class JobAdmin(ReadOnlyAdmin):
     def get_readonly_fields(self, request: HttpRequest, obj: Job | None = None) -> Any:
         return flatten_fieldsets(self.get_fieldsets(request, obj))
 
-    def change_view(
+    def render_change_form(
         self,
         request: HttpRequest,
-        object_id: str,
+        context: dict[str, Any],
+        add: bool = False,
+        change: bool = False,
         form_url: str = "",
-        extra_context: dict[str, Any] | None = None,
+        obj: Job | None = None,
     ) -> HttpResponse:
-        offered = self._offered(request, unquote(object_id))
-        return super().change_view(request, object_id, form_url, {**(extra_context or {}), "offered": offered})
+        context["offered"] = self._offered(request, obj)
+        return super().render_change_form(request, context, add, change, form_url, obj)
 
     def get_urls(self) -> list[URLPattern]:
         act = path(
@@ -112,20 +122,19 @@ class JobAdmin(ReadOnlyAdmin):
         if job is None:
             return  # its page tells
         try:
-            done = act.do(job.pk, job._state.db)
+            done = act.do(job.pk, details.database_of(job))
         except acts.LeftAlone as refusal:
             self.message_user(request, refusal.sentence, messages.ERROR)
             return
-        LogEntry.objects.log_actions(request.user.pk, [job], CHANGE, str(act.label))
+        self.note(request, [job], act.label)
         self.message_user(request, str(done.one), messages.SUCCESS)
 
-    def _offered(self, request: HttpRequest, key: str) -> dict[str, Any]:
+    def _offered(self, request: HttpRequest, job: Job | None) -> dict[str, Any]:
         """The labels of the acts that the job's page has buttons for."""
-        job = self.get_object(request, key) if self.has_operate_permission(request) else None
-        if job is None:
+        if job is None or not self.has_operate_permission(request):
             return {}
         return {name: act.label for name, act in OFFERED.items() if act.objection(job) is None}
 
     def _page_with_filters(self, request: HttpRequest, object_id: str) -> str:
-        kept = {"preserved_filters": self.get_preserved_filters(request), "opts": self.opts}
+        kept: Any = {"preserved_filters": self.get_preserved_filters(request), "opts": self.opts}
         return add_preserved_filters(kept, self.page_of(object_id))

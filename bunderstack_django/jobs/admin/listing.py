@@ -60,7 +60,7 @@ class JobList(ChangeList):
             self.page_num = 1
             pages = self._pages()
         self.paginator = pages
-        self.result_list = pages.rows  # type: ignore[assignment]
+        self.result_list = pages.rows
         # Equal, so that the search form does not show them.
         self.result_count = self.full_result_count = pages.count
         self.show_full_result_count = False

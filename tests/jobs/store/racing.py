@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from threading import Barrier
+from time import monotonic, sleep
 from typing import Any
 
 from django.db import connection, connections
@@ -38,3 +39,27 @@ def start(*runners: Callable[[], Any]) -> list[Future[Any]]:
     futures = [pool.submit(run, runner) for runner in runners]
     pool.shutdown(wait=False)
     return futures
+
+
+def until_blocked(count: int) -> None:
+    """Wait until so many connections wait for a lock of this database."""
+    deadline = monotonic() + PATIENCE
+    if connection.vendor == "sqlite":  # which does not tell: a waiter there polls for the one write lock
+        sleep(0.2)
+        return
+    while _blocked() < count:
+        assert monotonic() < deadline, f"{count} connections were to wait for a lock; {_blocked()} do"
+        sleep(0.02)
+
+
+def _blocked() -> int:
+    sql = {
+        "postgresql": "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' "
+        "AND datname = current_database()",
+        "mysql": "SELECT count(*) FROM information_schema.processlist p "
+        "JOIN information_schema.innodb_trx t ON t.trx_mysql_thread_id = p.id "
+        "WHERE t.trx_state = 'LOCK WAIT' AND p.db = DATABASE()",
+    }[connection.vendor]
+    with connection.cursor() as cursor:
+        cursor.execute(sql)
+        return int(cursor.fetchone()[0])

@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from django.db import connection
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -208,7 +209,7 @@ def test_a_claim_makes_the_row_running_under_its_token(store):
 
 def test_a_lease_may_have_fractions(store):
     row = store.row(store.running().id)
-    store.settle(store.outcome(store.dialect.held_by_token(_connection(), "token")[0], Status.PENDING))
+    store.settle(store.outcome(store.dialect.held_by_token(connection, "token")[0], Status.PENDING))
     store.claim(lease=1.25)
     row.refresh_from_db()
 
@@ -289,7 +290,3 @@ def test_a_job_claimed_by_id_settles_by_that_id(store):
     assert same(settled.id, key)
 
 
-def _connection():
-    from django.db import connection
-
-    return connection

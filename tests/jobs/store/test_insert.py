@@ -117,7 +117,7 @@ def test_a_held_key_keeps_only_its_own_job_out_of_a_batch(store):
     other, plain = store.new(dedupe_key="other"), store.new()
     inserted = store.insert(other, store.new(dedupe_key="k"), plain)
 
-    assert {each.id if isinstance(each.id, str) else each.id.hex for each in inserted} is not None
+    assert {each.id if isinstance(each.id, str) else each.id.hex for each in inserted} != None
     assert set(Job.objects.exclude(dedupe_key="k").values_list("pk", flat=True)) | {plain.id} == {
         other.id,
         plain.id,

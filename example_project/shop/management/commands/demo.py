@@ -17,11 +17,11 @@ from bunderstack_django.models import Job, WorkerProcess
 
 from ... import account, seed
 from ...models import Order
-from ...processes import Child
+from ...processes import Child, interrupt_on_signals
 from ...report import Report, short
 from ...tasks import export_orders
 
-LONGEST = 120.0  # seconds for all jobs; the last retries begin after 7
+LONGEST = 120.0  # seconds for all jobs; the retries wait for 3.5
 
 
 class Command(BaseCommand):
@@ -31,6 +31,7 @@ class Command(BaseCommand):
         parser.add_argument("--threads", type=int, default=4, metavar="N", help="handlers that run at a time")
 
     def handle(self, *, threads: int, **options: Any) -> None:
+        interrupt_on_signals()
         report = Report(self.stdout, self.style)
         report.title("A shop whose receipts are background jobs")
         try:
@@ -61,7 +62,8 @@ class Command(BaseCommand):
                     path.unlink()
         for folder in (settings.RECEIPTS_DIR, settings.MAIL_DIR, settings.EXPORTS_DIR):
             shutil.rmtree(folder, ignore_errors=True)
-        settings.WORKER_LOG.unlink(missing_ok=True)
+        for log in (settings.WORKER_LOG, settings.WEB_LOG):
+            log.unlink(missing_ok=True)
         call_command("migrate", verbosity=0, interactive=False)
         if Order.objects.exists() or Job.objects.exists():
             raise CommandError(f"The demo needs an empty database; {_database()} has orders or jobs in it.")
@@ -76,7 +78,7 @@ class Command(BaseCommand):
 
     def _run_jobs(self, report: Report, threads: int) -> None:
         report.fact("Worker", f"manage.py runworker --threads {threads}")
-        report.title("Running (a job that fails is retried after 1 s, 2 s and 4 s)")
+        report.title("Running (a job that fails is retried after 0.5 s, 1 s and 2 s)")
         with Child("runworker", "--threads", str(threads), log=settings.WORKER_LOG) as worker:
             _wait_for_jobs(worker, report)
             if (code := worker.stop()) != 0:

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import secrets
-import signal
 import socket
 import time
 from typing import Any
@@ -13,7 +12,7 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from ... import seed
 from ...models import Order
-from ...processes import Child
+from ...processes import Child, interrupt_on_signals
 from ...report import Report, short
 
 HOST = "127.0.0.1"
@@ -27,25 +26,19 @@ class Command(BaseCommand):
         parser.add_argument("port", type=int, nargs="?", default=8000, help="of the web server (8000)")
 
     def handle(self, *, port: int, **options: Any) -> None:
-        _refuse_taken(port)
+        _refuse_unusable(port)
         call_command("migrate", verbosity=0, interactive=False)
         if not Order.objects.exists():
             seed.load()
         password = _superuser()
-        for each in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-            signal.signal(each, signal.default_int_handler)  # raises KeyboardInterrupt
+        interrupt_on_signals()
+        worker = Child("runworker", "--shutdown-timeout", "10", log=settings.WORKER_LOG)
+        web = Child("runserver", "--noreload", f"{HOST}:{port}", log=settings.WEB_LOG)
         try:
-            with (
-                Child("runworker", "--shutdown-timeout", "10", log=settings.WORKER_LOG) as worker,
-                Child("runserver", "--noreload", "--verbosity", "0", f"{HOST}:{port}") as web,
-            ):
-                try:
-                    _wait_until_served(port, web)
-                    self._tell(port, password)
-                    _watch(web, worker)
-                finally:
-                    for each in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-                        signal.signal(each, signal.SIG_IGN)  # both stop in bounded time
+            with worker, web:
+                _wait_until_served(port, web)
+                self._tell(port, password)
+                _watch(web, worker)
         except KeyboardInterrupt:
             self.stdout.write("\nStopped.")
 
@@ -55,14 +48,13 @@ class Command(BaseCommand):
         report.fact("Shop", f"http://{HOST}:{port}/")
         report.fact("Admin", f"http://{HOST}:{port}/admin/")
         report.fact("Login", LOGIN)
-        report.fact("Password", f"{password}   (a new one each time)")
-        report.fact("Worker log", short(settings.WORKER_LOG))
-        report.fact("Try", "add the product NTB-999, then retry the failed job of order 1064")
-        report.title("Requests")
+        report.fact("Password", f"{password}  (a new one at each start)")
+        report.fact("Logs", f"{short(settings.WORKER_LOG)}, {short(settings.WEB_LOG)}")
+        report.fact("Try", "in the admin, add a product NTB-999; then retry the failed job of order 1064")
 
 
-def _refuse_taken(port: int) -> None:
-    if not 0 < port < 65536:
+def _refuse_unusable(port: int) -> None:
+    if not 0 < port < 65_536:
         raise CommandError(f"A port is a number from 1 to 65535, not {port}.")
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -70,7 +62,7 @@ def _refuse_taken(port: int) -> None:
             probe.bind((HOST, port))
         except OSError as error:
             raise CommandError(
-                f"Port {port} cannot be used ({error.strerror}). Choose another: make serve PORT={port % 65535 + 1}"
+                f"Port {port} cannot be used ({error.strerror}). Choose another: make serve PORT=8001"
             ) from None
 
 
@@ -93,9 +85,11 @@ def _wait_until_served(port: int, web: Child) -> None:
 
 
 def _watch(*children: Child) -> None:
-    """Return never; raise CommandError once one of ``children`` has ended."""
+    """Raise CommandError once one of ``children`` has ended."""
     while True:
         for child in children:
             if child.exit_code is not None:
-                raise CommandError(f"{child.name} ended by itself (exit code {child.exit_code}); the other is stopped.")
+                raise CommandError(
+                    f"{child.name} ended with exit code {child.exit_code}; the rest is stopped. See {short(child.log)}."
+                )
         time.sleep(0.2)
