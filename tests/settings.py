@@ -34,6 +34,9 @@ def _database(url: str) -> dict[str, object]:
 
 
 PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]  # quick
+MAILERS = {
+    "default": {"BACKEND": "django.core.mail.backends.locmem.EmailBackend"}
+}  # Django 6.1; earlier ones pass it over
 SECRET_KEY = "not a secret: for tests only"
 DATABASES = {"default": _database(os.environ.get("TEST_DATABASE_URL", "sqlite://"))}
 USE_TZ = os.environ.get("TEST_USE_TZ", "1") == "1"

@@ -37,7 +37,9 @@ def test_only_the_store_writes_sql_or_queries_the_job_table(path):
     allowed = {"runtime/clock.py", "checks.py", "db/indexes.py"}
     if _name(path) in allowed or "admin" in path.parts:
         return
-    assert not re.search(r"\b(SELECT|UPDATE|INSERT INTO|DELETE FROM)\b [a-z*{]", source), "SQL outside the store"
+    assert not re.search(r"\b(SELECT|UPDATE|INSERT INTO|DELETE FROM)\b [a-z*{]", source), (
+        "SQL outside the store"
+    )
     if not _name(path).startswith(("testing/", "management/")):
         assert "Job.objects" not in source
 

@@ -23,8 +23,8 @@ from ..runtime.clock import as_utc
 from . import states
 from .declare import JobContext, JobTask, registry
 from .errors import JobError, clean, describe, remembered
-from .operations import as_list, task_error
 from .payload import encode, plain, split
+from .results import as_list, task_error
 from .signals import announce_started
 from .states import FailureReason, Status, Tally, Verdict
 from .store.rows import Claimed, Pulse, Settlement

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
 from datetime import UTC, datetime
 from functools import cache
 from typing import Any, Final
@@ -19,7 +18,6 @@ from .. import conf
 from ..compat import (
     BaseTaskBackend,
     Task,
-    TaskError,
     TaskResult,
     TaskResultDoesNotExist,
     TaskResultStatus,
@@ -27,14 +25,15 @@ from ..compat import (
     task_enqueued,
     task_finished,
 )
-from ..exceptions import DedupeConflict, InvalidPayload, JobDoesNotExist
+from ..exceptions import DedupeConflict, JobDoesNotExist
 from ..runtime.clock import as_utc
 from . import options as rules
 from . import store
 from .backends import databases, keeps_jobs, only_logged, sender_of
-from .declare import BoundJob, JobTask, as_job, registry
+from .declare import BoundJob, as_job, registry
 from .models import Job, new_id
-from .payload import encode, split
+from .payload import encode
+from .results import result_of
 from .states import Status
 from .store import records
 from .store.rows import Inserted, NewJob
@@ -42,15 +41,6 @@ from .store.rows import Inserted, NewJob
 BATCH_ROWS: Final = 1_000
 BATCH_BYTES: Final = 8 * 1024 * 1024
 _TRIES: Final = 10  # a dedupe key that changes hands this often in one enqueue is a fault
-
-STATUSES: Final = {
-    Status.SCHEDULED: TaskResultStatus.READY,
-    Status.PENDING: TaskResultStatus.READY,
-    Status.RUNNING: TaskResultStatus.RUNNING,
-    Status.SUCCEEDED: TaskResultStatus.SUCCESSFUL,
-    Status.FAILED: TaskResultStatus.FAILED,
-    Status.CANCELLED: TaskResultStatus.FAILED,
-}
 
 
 def enqueue(name: str, *args: Any, **kwargs: Any) -> TaskResult:
@@ -135,44 +125,6 @@ def find_result(job_id: str, using: str) -> TaskResult:
     if job is None:
         raise TaskResultDoesNotExist(job_id)
     return result_of(job)
-
-
-def result_of(job: Job) -> TaskResult:
-    """A job's row as Django's TaskResult. Raises TaskResultDoesNotExist if its job is no longer declared."""
-    declared = registry.find(job.name)
-    if declared is None:
-        raise TaskResultDoesNotExist(f"Job {job.pk} is named {job.name!r}, which is not declared.")
-    try:
-        args, kwargs = split(job.payload)
-    except InvalidPayload:
-        args, kwargs = [], {}
-    result = TaskResult(
-        task=_as_enqueued(declared, job),
-        id=str(job.pk),
-        status=STATUSES[Status(job.status)],
-        enqueued_at=job.enqueued_at,
-        started_at=job.started_at,
-        last_attempted_at=job.last_attempted_at,
-        finished_at=job.finished_at,
-        args=args,
-        kwargs=kwargs,
-        backend=job.backend,
-        errors=[task_error(each) for each in as_list(job.errors) if isinstance(each, dict)],
-        worker_ids=as_list(job.worker_ids),
-    )
-    object.__setattr__(result, "_return_value", job.result)
-    return result
-
-
-def as_list(value: Any) -> list[Any]:
-    """``value``; nothing if a hand-made row holds something else there."""
-    return value if isinstance(value, list) else []
-
-
-def task_error(error: dict[str, Any]) -> TaskError:
-    return TaskError(
-        exception_class_path=str(error.get("exception_class", "")), traceback=str(error.get("traceback", ""))
-    )
 
 
 def announce_finished(job: Job | None) -> None:
@@ -287,17 +239,6 @@ def _due(run_after: datetime | None) -> datetime | None:
     if timezone.is_naive(run_after) and not settings.USE_TZ:
         run_after = timezone.make_aware(run_after, timezone.get_default_timezone())
     return run_after.astimezone(UTC)
-
-
-def _as_enqueued(declared: JobTask, job: Job) -> JobTask:
-    """The task as it was enqueued; as declared where a setting no longer allows that."""
-    wanted = {"queue_name": job.queue_name, "priority": job.priority, "backend": job.backend}
-    if all(getattr(declared, name) == value for name, value in wanted.items()):
-        return declared
-    try:
-        return replace(declared, **wanted)
-    except Exception:  # noqa: BLE001 - whatever the backend of today says of yesterday's values
-        return declared
 
 
 def _as_uuid(key: Any) -> UUID:

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from ..compat import task_finished, task_started
 from .backends import only_logged, sender_of
-from .operations import STATUSES, task_error
 from .payload import split
+from .results import STATUSES, task_error
 from .states import Status
 
 if TYPE_CHECKING:

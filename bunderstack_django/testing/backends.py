@@ -14,7 +14,8 @@ from ..compat import ImmediateBackend as DjangoImmediateBackend
 from ..compat import Task, TaskResult, task_enqueued
 from ..jobs.declare import build_task
 from ..jobs.execute import Run, execute
-from ..jobs.operations import STATUSES, prepare, task_error
+from ..jobs.operations import prepare
+from ..jobs.results import STATUSES, task_error
 from ..jobs.signals import announce_settled
 from ..jobs.states import Status
 from ..jobs.store.rows import Claimed, NewJob

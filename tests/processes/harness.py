@@ -116,7 +116,9 @@ class Process:
     def wait_for_line(self, pattern: str, timeout: float = PATIENCE) -> re.Match[str]:
         def found() -> re.Match[str] | None:
             match = re.search(pattern, self.output)
-            assert match or self.is_alive or self._reader.is_alive(), f"ended without {pattern!r}:\n{self.output}"
+            assert match or self.is_alive or self._reader.is_alive(), (
+                f"ended without {pattern!r}:\n{self.output}"
+            )
             return match
 
         return until(found, f"the line {pattern!r}", timeout)

@@ -6,7 +6,10 @@ statement; ``…-unanswered`` lets the statement commit first, so that only its 
 
 from __future__ import annotations
 
+import os
+import signal
 import sys
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -60,6 +63,16 @@ def unanswered(original: Callable[..., Any]) -> Callable[..., Any]:
     return statement
 
 
+def unanswered_and_stopped(original: Callable[..., Any]) -> Callable[..., Any]:
+    lost = unanswered(original)
+
+    def statement(self: Any, connection: BaseDatabaseWrapper, *args: Any, **kwargs: Any) -> Any:
+        os.kill(os.getpid(), signal.SIGTERM)
+        return lost(self, connection, *args, **kwargs)
+
+    return statement
+
+
 WAYS = {
     "claim-before": ("claim", before),
     "claim-after": ("claim", after),  # between the claim and the handler's start
@@ -70,12 +83,28 @@ WAYS = {
 }
 
 
+def slow_reports() -> None:
+    """Handler threads are preempted on their way to the outbox."""
+    from bunderstack_django.jobs.worker.outbox import Outbox
+
+    put = Outbox.put
+
+    def put_later(self: Any, *args: Any, **kwargs: Any) -> None:
+        time.sleep(0.05)
+        put(self, *args, **kwargs)
+
+    Outbox.put = put_later  # type: ignore[method-assign]
+
+
 def sabotage(how: str) -> None:
     from bunderstack_django.jobs.store.mariadb import MariaDB
     from bunderstack_django.jobs.store.postgresql import PostgreSQL
     from bunderstack_django.jobs.store.sqlite import SQLite
 
-    name, way = WAYS[how]
+    if how == "slow-reports":
+        slow_reports()
+        return
+    name, way = {**WAYS, "claim-unanswered-and-stopped": ("claim", unanswered_and_stopped)}[how]
     for dialect in (MariaDB, PostgreSQL, SQLite):
         setattr(dialect, name, _once(getattr(dialect, name), way))
 

@@ -1,10 +1,18 @@
-"""Settings of the worker processes: those of the suite, with what ``harness.Workers`` overrides."""
+"""Settings of the worker processes: those of the suite without the admin, with what ``harness.Workers`` overrides."""
 
 import json
 import os
 
 from tests.settings import *  # noqa: F403
-from tests.settings import INSTALLED_APPS
 
-INSTALLED_APPS = [*INSTALLED_APPS, "tests.processes"]
+INSTALLED_APPS = [
+    "django.contrib.auth",
+    "django.contrib.contenttypes",
+    "bunderstack_django",
+    "tests.testapp",
+    "tests.processes",
+]
+MIDDLEWARE: list[str] = []
+ROOT_URLCONF = __name__
+urlpatterns: list[object] = []
 globals().update(json.loads(os.environ.get("PROCESS_SETTINGS", "{}")))

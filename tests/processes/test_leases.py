@@ -23,9 +23,9 @@ def test_a01_a_job_longer_than_its_lease_starts_once_and_its_lease_moves_forward
 
     def renewed_often() -> bool:
         seen.add(row(result).locked_until)
-        return len(seen - {None}) > 8  # a renewal each 0.5 s: beyond two leases
+        return len(seen - {None}) > 6  # a renewal each 0.5 s: two leases
 
-    until(renewed_often, "eight renewals")
+    until(renewed_often, "six renewals")
     evidence.raise_flag()
     until(has_status(result, "succeeded"))
 
@@ -56,14 +56,47 @@ def test_a_killed_worker_s_job_is_run_again_by_another_after_the_lease_and_the_c
 
 def test_a_killed_worker_s_job_is_not_taken_before_its_lease_has_run_out(workers, evidence):
     result = tasks.hold.enqueue("leased")
-    first = workers.start(lease=4)
+    first = workers.start(lease=3)
     evidence.wait_for("start", "leased")
-    workers.start(lease=4).is_up()
+    workers.start(lease=3).is_up()
     first.kill()
     locked_until = row(result).locked_until
     evidence.wait_for("start", "leased", 2)
 
     assert row(result).last_attempted_at > locked_until
+
+
+def test_jobs_claimed_ahead_by_a_worker_that_is_killed_are_charged_nothing(workers, evidence):
+    for number in range(30):
+        tasks.start.using(priority=2).enqueue(f"quick{number}")
+    held = [tasks.hold.enqueue(f"held{number}") for number in range(4)]
+    first = workers.start("--threads", "1", lease=SHORT_LEASE)
+    evidence.wait_for("start", "held0")
+    first.kill()
+    evidence.raise_flag()
+    workers.start(lease=SHORT_LEASE)
+    until(all_ended)
+
+    waited = [row(each) for each in held[1:]]
+    assert {(job.status, job.attempts, job.crashes) for job in waited} == {("succeeded", 1, 0)}
+    assert [evidence.starts(f"held{number}") for number in (1, 2, 3)] == [1, 1, 1]
+    assert row(held[0]).status == "succeeded"
+
+
+def test_jobs_claimed_ahead_behind_a_slow_one_are_given_back_in_a_moment_uncharged(workers, evidence):
+    for number in range(30):
+        tasks.start.using(priority=2).enqueue(f"quick{number}")
+    held = [tasks.hold.enqueue(f"held{number}") for number in range(4)]
+    workers.start("--threads", "1", lease=60)
+    evidence.wait_for("start", "held0")
+    workers.start("--threads", "3", lease=60)
+    for number in (1, 2, 3):
+        evidence.wait_for("start", f"held{number}")  # the first still runs, its lease lasts a minute
+
+    assert {(row(each).status, row(each).attempts) for each in held} == {("running", 1)}
+    evidence.raise_flag()
+    until(all_ended)
+    assert set(evidence.counted().values()) == {1}
 
 
 def test_the_third_kill_fails_the_job_as_lost_with_the_evidence_and_spends_no_retry(workers, evidence):
@@ -179,5 +212,3 @@ def _now():
     from bunderstack_django.runtime import clock
 
     return clock.read(connection)
-
-

@@ -11,7 +11,7 @@ from bunderstack_django import enqueue_many
 from bunderstack_django.models import Job
 
 from . import tasks
-from .harness import all_ended, stays, statuses, until
+from .harness import all_ended, statuses, stays, until
 
 pytestmark = [pytest.mark.processes, pytest.mark.django_db(transaction=True)]
 

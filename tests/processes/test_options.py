@@ -48,26 +48,42 @@ def test_drain_runs_the_jobs_that_jobs_enqueue_too(workers, evidence, threads):
 
 
 def test_drain_runs_a_job_that_crashed_before_beside_others(workers, evidence):
-    """Such a job is not claimed ahead; giving it back must not end the drain."""
-    enqueue_many([tasks.start.bind(f"job{number}") for number in range(60)])
-    last = Job.objects.order_by("-id").values_list("id", flat=True)[:10]
-    Job.objects.filter(pk__in=list(last)).update(crashes=1, attempts=1)
+    """Such a job is not kept waiting behind others but given back, which must not end the drain."""
+    for number in range(30):
+        tasks.start.using(priority=2).enqueue(f"job{number}")
+    for number in range(10):
+        crashed = tasks.start.using(priority=1).enqueue(f"crashed{number}")
+        Job.objects.filter(pk=crashed.id).update(crashes=1, attempts=1)
     worker = workers.start("--drain", "--threads", "2", "--poll-interval", "3")
 
     assert worker.wait() == 0
-    assert statuses() == {"succeeded": 60}
+    assert statuses() == {"succeeded": 40}
     assert set(evidence.counted().values()) == {1}
+    assert set(Job.objects.values_list("attempts", "crashes")) == {(1, 0), (2, 1)}
 
 
-@pytest.mark.parametrize("threads", ["1", "4"])
-def test_max_jobs_runs_exactly_so_many(workers, evidence, threads):
+def test_max_jobs_runs_exactly_so_many(workers, evidence):
     enqueue_many([tasks.start.bind(f"job{number}") for number in range(60)])
-    worker = workers.start("--max-jobs", "23", "--threads", threads)
+    worker = workers.start("--max-jobs", "23")
 
     assert worker.wait() == 0
     assert evidence.starts() == 23
     assert statuses() == {"succeeded": 23, "pending": 37}
     assert not Job.objects.filter(status="pending", attempts__gt=0).exists()
+
+
+def test_max_jobs_holds_while_a_handler_thread_is_slow_to_report(workers, evidence):
+    """Between the end of a handler and the arrival of its outcome the job counts, too."""
+    enqueue_many([tasks.start.bind(f"job{number}") for number in range(20)])
+    worker = workers.run(
+        "slow-reports",
+        *("runworker", "--max-jobs", "5", "--threads", "4", "--poll-interval", "0.01"),
+        module="tests.processes.saboteur",
+    )
+
+    assert worker.wait() == 0
+    assert evidence.starts() == 5
+    assert statuses() == {"succeeded": 5, "pending": 15}
 
 
 def test_only_the_queues_asked_for_are_served(workers, evidence):
@@ -117,8 +133,8 @@ def test_an_unmigrated_database_is_refused_in_one_sentence_with_exit_2(workers, 
 
 
 def test_a_server_that_does_not_answer_is_not_taken_for_an_unmigrated_one(workers):
-    if connection.vendor == "sqlite":
-        pytest.skip("SQLite has no server")
+    if connection.vendor != "postgresql":
+        pytest.skip("SQLite has no server; on MariaDB Django's own system checks connect first")
     worker = workers.start(database={"HOST": "127.0.0.1", "PORT": "1"})
 
     assert worker.wait() != 0
@@ -129,10 +145,8 @@ def test_a_server_that_does_not_answer_is_not_taken_for_an_unmigrated_one(worker
 def test_wrong_option_values_are_refused_with_exit_2_and_the_values_allowed(workers):
     wrong = {
         ("--threads", "0"): "'0' is not a whole number from 1.",
-        ("--threads", "many"): "'many' is not a whole number from 1.",
         ("--max-jobs", "-3"): "'-3' is not a whole number from 1.",
         ("--poll-interval", "0"): "'0' is not a number of seconds above 0",
-        ("--poll-interval", "nan"): "'nan' is not a number of seconds above 0",
         ("--shutdown-timeout", "soon"): "'soon' is not a number of seconds above 0",
         ("--database", "nowhere"): "There is no database 'nowhere' in DATABASES; there is default.",
         ("--thread-count", "4"): "unrecognized arguments: --thread-count 4",

@@ -135,3 +135,12 @@ def test_a_stopping_worker_keeps_renewing_the_lease_of_its_last_job(workers, evi
     assert worker.wait() == 0
     assert (row(result).status, row(result).attempts) == ("succeeded", 1)
     assert evidence.starts("last") == 1
+
+
+def test_a_thread_that_a_handler_left_behind_does_not_keep_the_worker_from_ending(workers, evidence):
+    result = tasks.leave_a_thread.enqueue("left")
+    worker = workers.start("--shutdown-timeout", "4")
+    until(has_status(result, "succeeded"))
+    worker.send(signal.SIGTERM)
+
+    assert worker.wait(10) == 0

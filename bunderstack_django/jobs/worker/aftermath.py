@@ -6,6 +6,8 @@ import logging
 import threading
 from queue import SimpleQueue
 
+from django.db import connections
+
 from ..execute import Outcome
 from ..signals import announce_settled, wants_announcement
 from .hygiene import Hygiene
@@ -44,3 +46,4 @@ class Aftermath:
             except BaseException:
                 logger.exception("Telling of an outcome failed id=%s", item[0].run.job_id)
             hygiene.after_job(item[0].run.claimed.name)
+        connections.close_all()

@@ -183,21 +183,30 @@ class Dispatcher:
             self._write(self.outbox.take())
 
     def _write(self, outcomes: list[Outcome]) -> None:
-        connection = connections[self.using]
         outcomes = _one_per_run(outcomes)
+        durable = [each for each in outcomes if each.run.task is not None and each.run.task.durable]
+        together = [each for each in outcomes if each not in durable]
+        left = [*([together] if together else []), *([each] for each in durable)]
+        try:
+            while left:
+                self._write_together(left[0])
+                del left[0]
+        except BaseException:
+            self.outbox.put_back([outcome for batch in left for outcome in batch])
+            raise
+
+    def _write_together(self, outcomes: list[Outcome]) -> None:
+        """Settle ``outcomes`` in one statement, and take note of what became of each."""
+        connection = connections[self.using]
+        dialect = dialect_of(connection)
         for outcome in outcomes:
             outcome.run.is_settling = True
-        try:
-            settlements = [outcome.settlement() for outcome in outcomes]
-            dialect = dialect_of(connection)
-            landed = dict(dialect.settle(connection, settlements))
-            missing = [each for each in settlements if each.id not in landed]
-            if missing:
-                # An answer that a cut connection swallowed: written then, so not found running now.
-                landed |= dict(dialect.ended_by(connection, [(each.id, each.token) for each in missing]))
-        except BaseException:
-            self.outbox.put_back(outcomes)
-            raise
+        settlements = [outcome.settlement() for outcome in outcomes]
+        landed = dict(dialect.settle(connection, settlements))
+        missing = [each for each in settlements if each.id not in landed]
+        if missing:
+            # An answer that a cut connection swallowed: written then, so not found running now.
+            landed |= dict(dialect.ended_by(connection, [(each.id, each.token) for each in missing]))
         for outcome in outcomes:
             self._landed(outcome, landed.get(outcome.run.claimed.id))
         self.holdings.remove(outcome.run for outcome in outcomes)
@@ -225,6 +234,7 @@ class Dispatcher:
             counts.cancelled += 1
         elif outcome.verdict.uncharged:
             counts.given_back += 1
+            self._more_expected = self._more_expected or status == Status.PENDING
         else:
             counts.retried += 1
 
@@ -322,8 +332,7 @@ class Dispatcher:
         if suspects:
             runs = [run for run in runs if run not in suspects]
             self.holdings.add(suspects)
-            for run in suspects:
-                self.outbox.put(Outcome(run, states.give_back()))
+            self._give_back(suspects)
         self.holdings.add(runs)
         self._claimed += len(runs)
         self.inbox.low_water = max(len(runs) // 2, 1) if len(runs) > idle else 0
@@ -335,6 +344,9 @@ class Dispatcher:
 
     def _return(self, runs: list[Run]) -> None:
         self._claimed -= len(runs)
+        self._give_back(runs)
+
+    def _give_back(self, runs: list[Run]) -> None:
         for run in runs:
             self.outbox.put(Outcome(run, states.give_back()))
 

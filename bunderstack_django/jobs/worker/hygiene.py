@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import time
 
-from django.db import DatabaseError, InterfaceError, connections, reset_queries
+from django.db import connections, reset_queries
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 logger = logging.getLogger("bunderstack_django.jobs")
@@ -29,15 +29,25 @@ class Hygiene:
     def after_job(self, name: str) -> None:
         """Roll back what a handler left open, and replace what it broke."""
         for connection in connections.all(initialized_only=True):
-            if connection.connection is None:
-                continue
-            if _has_open_transaction(connection):
-                logger.warning("A handler left a transaction open; it was rolled back name=%s", name)
-                abandon(connection)
-            elif connection.errors_occurred or _is_too_old(connection):
-                connection.close_if_unusable_or_obsolete()
+            if connection.connection is not None:
+                try:
+                    _tidy(connection, name)
+                except Exception:
+                    # A handler may leave anything behind, a driver's connection closed under Django's for one.
+                    logger.warning(
+                        "A handler left a broken connection; it was replaced name=%s", name, exc_info=True
+                    )
+                    abandon(connection)
         reset_queries()
         self._last_used = time.monotonic()
+
+
+def _tidy(connection: BaseDatabaseWrapper, name: str) -> None:
+    if _has_open_transaction(connection):
+        logger.warning("A handler left a transaction open; it was rolled back name=%s", name)
+        abandon(connection)
+    elif connection.errors_occurred or _is_too_old(connection):
+        connection.close_if_unusable_or_obsolete()
 
 
 def abandon(connection: BaseDatabaseWrapper) -> None:
@@ -48,7 +58,7 @@ def abandon(connection: BaseDatabaseWrapper) -> None:
     connection.run_on_commit = []
     try:
         connection.close()
-    except (DatabaseError, InterfaceError):
+    except Exception:  # noqa: BLE001 - drivers raise their own errors here
         connection.connection = None
 
 
