@@ -49,6 +49,7 @@ class Run:
         "_written_log",
         "claimed",
         "ended",
+        "is_handed_out",
         "is_settling",
         "lost",
         "marked_started",
@@ -67,6 +68,7 @@ class Run:
         self.marked_started = claimed.started_at is not None
         self.was_cancelled = claimed.cancel_requested_at is not None
         self.lost = False
+        self.is_handed_out = False  # to a handler thread, or to wait for one
         self.is_settling = False  # its outcome is being written: it may vanish from under a heartbeat
         self._is_stopping = is_stopping
         self._lock = threading.Lock()

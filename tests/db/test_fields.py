@@ -81,7 +81,9 @@ class TestInstants:
     @quick
     @given(
         st.datetimes(datetime(1970, 1, 2), datetime(2200, 1, 1)),
-        st.sampled_from([UTC, BERLIN, timezone(timedelta(hours=14)), timezone(-timedelta(hours=9, minutes=30))]),
+        st.sampled_from(
+            [UTC, BERLIN, timezone(timedelta(hours=14)), timezone(-timedelta(hours=9, minutes=30))]
+        ),
     )
     def test_any_instant_comes_back_to_the_microsecond(self, naive, zone):
         moment = naive.replace(tzinfo=zone)
@@ -322,8 +324,12 @@ json_values = st.recursive(
     | st.integers()
     | st.floats(allow_nan=False, allow_infinity=False)
     | st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0")),
-    lambda inner: st.lists(inner, max_size=4)
-    | st.dictionaries(st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0")), inner, max_size=4),
+    lambda inner: (
+        st.lists(inner, max_size=4)
+        | st.dictionaries(
+            st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0")), inner, max_size=4
+        )
+    ),
     max_leaves=12,
 )
 
@@ -356,7 +362,11 @@ def test_a_stored_json_null_reads_as_nothing():
     assert Job.objects.get(pk=job.pk).result is None
 
 
-@pytest.mark.parametrize("text", ["", "{", "no json", "{'a': 1}", "[1,]", "🐘", "[" * 100_000, "9" * 5_000], ids=lambda t: ascii(t[:9]))
+@pytest.mark.parametrize(
+    "text",
+    ["", "{", "no json", "{'a': 1}", "[1,]", "🐘", "[" * 100_000, "9" * 5_000],
+    ids=lambda t: ascii(t[:9]),
+)
 def test_a_text_that_is_no_json_reads_as_that_text(text):
     job = Job.objects.create(name="n")
     with connection.cursor() as cursor:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import json
 import os
 import re
@@ -17,6 +18,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+import psutil
 from django.db import DatabaseError, connection
 
 from bunderstack_django.models import Job
@@ -99,6 +101,7 @@ class Process:
             stderr=subprocess.STDOUT,
             text=True,
             bufsize=1,
+            preexec_fn=_end_with_parent,
         )
         self.pid = self._popen.pid
         self._lines: list[str] = []
@@ -124,7 +127,9 @@ class Process:
         return until(found, f"the line {pattern!r}", timeout)
 
     def is_up(self) -> Process:
+        """Wait until it works: it has said so, and its threads have started."""
         self.wait_for_line(r"Worker \S+ runs ")
+        until(lambda: psutil.Process(self.pid).num_threads() > 1, "threads")
         return self
 
     def send(self, number: signal.Signals) -> None:
@@ -160,6 +165,12 @@ class Process:
         assert self._popen.stdout is not None
         for line in self._popen.stdout:
             self._lines.append(line)
+
+
+def _end_with_parent() -> None:
+    """Linux: be killed when the test process is, which then reaps nobody."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
 
 
 class Workers:

@@ -96,13 +96,26 @@ def slow_reports() -> None:
     Outbox.put = put_later  # type: ignore[method-assign]
 
 
+def slow_signals() -> None:
+    """The process is preempted just before it installs its signal handlers."""
+    from bunderstack_django.management.commands import runworker
+
+    on_signals = runworker.on_signals
+
+    def on_signals_later(stop: Any) -> Any:
+        time.sleep(0.5)
+        return on_signals(stop)
+
+    runworker.on_signals = on_signals_later
+
+
 def sabotage(how: str) -> None:
     from bunderstack_django.jobs.store.mariadb import MariaDB
     from bunderstack_django.jobs.store.postgresql import PostgreSQL
     from bunderstack_django.jobs.store.sqlite import SQLite
 
-    if how == "slow-reports":
-        slow_reports()
+    if how.startswith("slow-"):
+        {"slow-reports": slow_reports, "slow-signals": slow_signals}[how]()
         return
     name, way = {**WAYS, "claim-unanswered-and-stopped": ("claim", unanswered_and_stopped)}[how]
     for dialect in (MariaDB, PostgreSQL, SQLite):

@@ -32,7 +32,8 @@ def test_drain_runs_what_is_pending_and_exits_0(workers, evidence):
 
 
 def test_drain_on_an_empty_table_ends_at_once(workers):
-    worker = workers.start("--drain", "--poll-interval", "60").is_up()
+    worker = workers.start("--drain", "--poll-interval", "60")
+    worker.wait_for_line(r"Worker \S+ runs ")
 
     assert worker.wait(5) == 0  # not after the next look
 

@@ -228,8 +228,10 @@ class Dialect(ABC):
         ""  # qualifies the columns a SET assigns, where the row set has columns of that name too
     )
 
-    def settle_set(self) -> str:
+    def settle_set(self, lapsed_only: bool) -> str:
         """The SET of a settlement of ``j`` from the row set ``v``.
+
+        ``lapsed_only``: by another than the holder, who must not find its token and take this for its own writing.
 
         A cancel asked for while the job ran wins over every outcome but success. MariaDB assigns from
         left to right; nothing here reads a column after it was assigned.
@@ -244,6 +246,7 @@ class Dialect(ABC):
             "recovered": "v.recovered",
             "run_after": f"CASE WHEN v.delay IS NULL THEN j.run_after ELSE {self.plus('v.delay')} END",
             "locked_until": "NULL",
+            **({"lease_token": "NULL"} if lapsed_only else {}),
             "started_at": f"COALESCE(j.started_at, {self.plus('-v.started_ago')})",
             "finished_at": f"CASE WHEN {ended} THEN {self.plus('-v.ended_ago')} END",
             "result": "v.result",

@@ -154,7 +154,7 @@ class MariaDB(Dialect):
         columns = tuple(Settlement.__dataclass_fields__)
         sql = (
             f"UPDATE {self.table} j JOIN {self.rows_sql(columns)} ON j.id = v.id AND j.lease_token = v.token "
-            f"SET {self.settle_set()} WHERE j.status = 'running'"
+            f"SET {self.settle_set(lapsed_only)} WHERE j.status = 'running'"
         )
         with self.transaction(connection):
             held = self._still_held(connection, settlements, lapsed)

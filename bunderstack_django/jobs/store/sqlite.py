@@ -77,7 +77,7 @@ class SQLite(Dialect):
     ) -> list[Settled]:
         columns = tuple(Settlement.__dataclass_fields__)
         sql = (
-            f"UPDATE {self.table} AS j SET {self.settle_set()} FROM {self.rows_sql(columns)} "
+            f"UPDATE {self.table} AS j SET {self.settle_set(lapsed_only)} FROM {self.rows_sql(columns)} "
             f"WHERE j.id = v.id AND j.lease_token = v.token AND j.status = 'running'"
             f"{f' AND j.locked_until < {self.now}' if lapsed_only else ''} RETURNING id, status"
         )

@@ -68,6 +68,7 @@ class Worker:
             stop=stop,
         )
         self._threads = HandlerThreads(settings.threads, self.dispatcher.inbox, self.dispatcher.report)
+        self.dispatcher.busy_for = self._threads.busy_for
         self._heartbeat = Heartbeat(
             worker_id=self.id,
             using=settings.using,
@@ -89,8 +90,11 @@ class Worker:
         self._heartbeat.start()
         self._threads.start()
         try:
-            while not self._stop.requested and not self.dispatcher.is_done:
-                self.dispatcher.wake.wait(self.dispatcher.turn())
+            while not self._stop.requested:
+                pause = self.dispatcher.turn()
+                if self.dispatcher.is_done:
+                    break
+                self.dispatcher.wake.wait(pause)
         finally:
             self._shut_down()
         return self.counts

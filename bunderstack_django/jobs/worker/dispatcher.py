@@ -6,7 +6,7 @@ import logging
 import random
 import secrets
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from django.db import DatabaseError, InterfaceError, connections
@@ -25,7 +25,7 @@ from .holdings import Holdings
 from .hygiene import abandon
 from .inbox import Inbox
 from .outbox import Outbox
-from .pace import Pace, batch_size
+from .pace import HORIZON, Pace, batch_size
 
 logger = logging.getLogger("bunderstack_django.jobs")
 
@@ -98,12 +98,15 @@ class Dispatcher:
         self._max_jobs = max_jobs
         self._drain = drain
         self._stop = stop
-        self._pace = Pace(threads)
+        self._pace = Pace()
+        self.busy_for: Callable[[float], int] = lambda seconds: 0  # threads in one handler for longer
         self._lease = conf.lease().total_seconds()
         self._claimed = 0  # runs handed to the inbox so far, less those taken back
         self._reported = 0  # outcomes of those runs so far
+        self._spent = 0  # of --max-jobs: runs handed out, less those given back
         self._next_poll = 0.0  # monotonic
         self._more_expected = True  # the last claim got all it asked for
+        self._found_nothing = False  # the last claim, made when nothing was left to do
         self._ahead_allowed = True
         self._unclear: list[str] = []  # tokens of claims whose answer was lost
         self._failures = 0  # in a row
@@ -130,11 +133,15 @@ class Dispatcher:
     @property
     def is_done(self) -> bool:
         """Whether the worker has nothing left to do, by --drain or --max-jobs."""
-        if self.in_flight or len(self.outbox):
+        if not self._is_idle:
             return False
-        if self._max_jobs is not None and self.counts.finished >= self._max_jobs:
+        if self._max_jobs is not None and self._spent >= self._max_jobs:
             return True
-        return self._drain and not self._more_expected
+        return self._drain and self._found_nothing
+
+    @property
+    def _is_idle(self) -> bool:
+        return not (self.in_flight or len(self.outbox) or self._unclear)
 
     def turn(self) -> float:
         """Do what is due. Returns how many seconds there is nothing more to do, unless woken."""
@@ -142,6 +149,7 @@ class Dispatcher:
         if now < self._retry_at:
             return self._retry_at - now
         try:
+            self._settle_unclear()
             self._write_due()
             self._give_back_stale(now)
             if not self._stop.requested:
@@ -158,8 +166,9 @@ class Dispatcher:
 
     def write_all(self, give_up_at: float) -> bool:
         """Write every outcome, trying until the monotonic instant ``give_up_at``. Whether all is written."""
-        while len(self.outbox):
+        while len(self.outbox) or self._unclear:
             try:
+                self._settle_unclear()
                 self._write(self.outbox.take())
             except (DatabaseError, InterfaceError) as error:
                 self._database_failed(error)
@@ -234,6 +243,7 @@ class Dispatcher:
             counts.cancelled += 1
         elif outcome.verdict.uncharged:
             counts.given_back += 1
+            self._spent -= outcome.run.is_handed_out
             self._more_expected = self._more_expected or status == Status.PENDING
         else:
             counts.retried += 1
@@ -270,7 +280,7 @@ class Dispatcher:
     # Claiming.
 
     def _claim_due(self, now: float) -> None:
-        poll_is_due = now >= self._next_poll
+        poll_is_due = now >= self._next_poll or (self._drain and self._is_idle)
         if poll_is_due:
             self._next_poll = now + self._poll_interval * random.uniform(0.9, 1.1)  # noqa: S311
             self._poll()
@@ -281,7 +291,6 @@ class Dispatcher:
     def _poll(self) -> None:
         """What comes up whether or not this worker is busy."""
         connection = connections[self.using]
-        self._settle_unclear(connection)
         maintenance.promote(connection)
         recovered = maintenance.chores(
             connection, is_own=self.holdings.has_claim, may_recover=self.contact.is_trusted
@@ -292,17 +301,19 @@ class Dispatcher:
     def _wanted(self) -> tuple[int, bool]:
         """How many jobs to claim, and whether each of them has an idle thread."""
         idle = self._threads - self.in_flight
-        ahead = self._pace.ahead() if self._ahead_allowed else 0
+        # Threads stuck in a long handler will take nothing soon, however short the jobs before it were.
+        ahead = self._pace.ahead(self._threads - self.busy_for(HORIZON)) if self._ahead_allowed else 0
         room = idle + ahead
         if idle <= 0 and room < ahead / 2:
             return 0, False  # enough waits still; larger batches are cheaper
         if self._max_jobs is not None:
-            room = min(room, self._max_jobs - self.counts.finished - self.in_flight - len(self.outbox))
+            room = min(room, self._max_jobs - self._spent)
         wanted = batch_size(room)
         return wanted, wanted <= idle
 
     def _claim(self, limit: int, *, at_once: bool) -> None:
         connection = connections[self.using]
+        was_idle = self._is_idle
         token = secrets.token_hex(16)
         self._unclear.append(token)
         queues = self._selection.of(connection)
@@ -321,6 +332,7 @@ class Dispatcher:
         )
         self._unclear.remove(token)
         self._more_expected = len(claimed) >= limit
+        self._found_nothing = was_idle and not claimed
         self._hand_out(claimed)
 
     def _hand_out(self, claimed: list[Claimed]) -> None:
@@ -335,6 +347,9 @@ class Dispatcher:
             self._give_back(suspects)
         self.holdings.add(runs)
         self._claimed += len(runs)
+        self._spent += len(runs)
+        for run in runs:
+            run.is_handed_out = True
         self.inbox.low_water = max(len(runs) // 2, 1) if len(runs) > idle else 0
         self.inbox.put(runs)
 
@@ -350,8 +365,9 @@ class Dispatcher:
         for run in runs:
             self.outbox.put(Outcome(run, states.give_back()))
 
-    def _settle_unclear(self, connection: BaseDatabaseWrapper) -> None:
+    def _settle_unclear(self) -> None:
         """Give back what a claim took whose answer never came."""
+        connection = connections[self.using]
         while self._unclear:
             dialect = dialect_of(connection)
             taken = dialect.held_by_token(connection, self._unclear[-1])
@@ -362,7 +378,7 @@ class Dispatcher:
     # Waiting.
 
     def _idle_for(self, now: float) -> float:
-        waits = [self._next_poll - now]
+        waits = [STALE if self._stop.requested else self._next_poll - now]
         due_in = self.outbox.due_in()
         if due_in is not None:
             waits.append(due_in)

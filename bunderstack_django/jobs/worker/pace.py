@@ -14,8 +14,7 @@ _SIZES: Final = (1, 2, 3, 4, 5, 6, 7, 8, 12, 16, 24, 32, 48, 64, 100, 150, 200, 
 class Pace:
     """The recent mean duration of this process's jobs."""
 
-    def __init__(self, threads: int) -> None:
-        self._threads = threads
+    def __init__(self) -> None:
         self._recent: deque[float] = deque(maxlen=_SAMPLES)
         self._total = 0.0
 
@@ -25,12 +24,12 @@ class Pace:
         self._recent.append(seconds)
         self._total += seconds
 
-    def ahead(self) -> int:
-        """How many jobs may wait behind the running ones; none while durations are unknown or long."""
-        if len(self._recent) < min(self._threads, _SAMPLES):
+    def ahead(self, threads: int) -> int:
+        """How many jobs may wait for ``threads``; none while durations are unknown or long."""
+        if len(self._recent) < min(threads, _SAMPLES):
             return 0
-        mean = max(self._total / len(self._recent), 1e-6)
-        return min(int(HORIZON * self._threads / mean), MOST_AHEAD) if mean <= HORIZON else 0
+        mean = max(self._total / max(len(self._recent), 1), 1e-6)
+        return min(int(HORIZON * threads / mean), MOST_AHEAD) if mean <= HORIZON else 0
 
 
 def batch_size(wanted: int) -> int:

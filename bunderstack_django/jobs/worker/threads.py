@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextvars
 import logging
 import threading
+import time
 from collections.abc import Callable
 
 from django.core.cache import caches
@@ -26,9 +27,10 @@ class HandlerThreads:
     def __init__(self, count: int, inbox: Inbox, on_outcome: Callable[[Outcome], None]) -> None:
         self._inbox = inbox
         self._on_outcome = on_outcome
+        self._current: list[Run | None] = [None] * count
         self._threads = [
-            threading.Thread(target=self._run, name=f"job-handler-{number}", daemon=True)
-            for number in range(1, count + 1)
+            threading.Thread(target=self._run, args=(number,), name=f"job-handler-{number}", daemon=True)
+            for number in range(count)
         ]
 
     def start(self) -> None:
@@ -41,15 +43,23 @@ class HandlerThreads:
             thread.join(timeout)
         return not any(thread.is_alive() for thread in self._threads)
 
-    def _run(self) -> None:
+    def busy_for(self, seconds: float) -> int:
+        """How many threads have been in one handler for longer than this."""
+        since = time.monotonic() - seconds
+        started = [run.started for run in self._current if run is not None]
+        return sum(each is not None and each < since for each in started)
+
+    def _run(self, number: int) -> None:
         for alias in caches:  # made here once, every job's copy of the context shares them
             caches[alias]
         pristine = contextvars.copy_context()
         hygiene = Hygiene()
         while (run := self._inbox.get()) is not None:
+            self._current[number] = run
             hygiene.before_job()
             outcome = pristine.copy().run(_execute, run)
             hygiene.after_job(run.claimed.name)
+            self._current[number] = None
             self._on_outcome(outcome)
         connections.close_all()
 

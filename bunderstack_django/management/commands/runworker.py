@@ -4,6 +4,7 @@ import argparse
 import logging
 import os
 import sys
+import threading
 from difflib import get_close_matches
 from typing import Any, NoReturn
 
@@ -98,6 +99,7 @@ class Command(BaseCommand):
         worker = Worker(settings, stop or Stop())
         if verbosity > 0:
             self._banner(worker, settings)
+        threads_before = threading.enumerate()
         with on_signals(worker._stop):
             counts = worker.run()
         if verbosity > 0:
@@ -105,8 +107,11 @@ class Command(BaseCommand):
                 f"Worker {worker.id} stopped: {counts.succeeded} succeeded, {counts.retried} to be retried, "
                 f"{counts.failed} failed, {counts.cancelled} cancelled, {counts.given_back} given back."
             )
-        if worker.abandoned:
-            # Their jobs are given back: nothing may run on, not even what an interpreter's shutdown would wait for.
+        left_behind = [
+            each for each in threading.enumerate() if not each.daemon and each not in threads_before
+        ]
+        if worker.abandoned or left_behind:
+            # Given back, a job must not run on here; and a thread that some handler left must not hold up a deploy.
             logging.shutdown()
             sys.stdout.flush()
             sys.stderr.flush()
@@ -139,6 +144,10 @@ class Command(BaseCommand):
                 self.stderr.write(self.style.WARNING(f"No declared job uses the queue {name!r}.{hint}"))
 
     def _check_table(self, using: str) -> None:
+        try:
+            connections[using].ensure_connection()
+        except DatabaseError as error:
+            _fail(f"The database {using!r} cannot be reached: {' '.join(str(error).split())}")
         try:
             Job.objects.using(using).only("id").first()
         except DatabaseError as error:

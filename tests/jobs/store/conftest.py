@@ -65,7 +65,9 @@ class Store:
         key = self.put(**values)
         (claimed,) = (
             each
-            for each in self.claim(1, token=token, at_once=at_once, queues=[values.get("queue_name", "default")])
+            for each in self.claim(
+                1, token=token, at_once=at_once, queues=[values.get("queue_name", "default")]
+            )
             if same(each.id, key)
         )
         return claimed

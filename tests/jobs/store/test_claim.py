@@ -178,13 +178,27 @@ def test_queues_differ_by_their_bytes(store, queue):
 
 def test_a_claim_says_what_the_row_holds(store):
     store.put(
-        name="n", queue_name="q", priority=3, dedupe_key="k", max_attempts=9, payload='{"args":[1],"kwargs":{}}'
+        name="n",
+        queue_name="q",
+        priority=3,
+        dedupe_key="k",
+        max_attempts=9,
+        payload='{"args":[1],"kwargs":{}}',
     )
     (claimed,) = store.claim(token="t", worker="w")
     row = store.row(claimed.id)
 
     assert claimed.payload == '{"args":[1],"kwargs":{}}'
-    for name in ("name", "backend", "queue_name", "priority", "attempts", "crashes", "recovered", "max_attempts"):
+    for name in (
+        "name",
+        "backend",
+        "queue_name",
+        "priority",
+        "attempts",
+        "crashes",
+        "recovered",
+        "max_attempts",
+    ):
         assert getattr(claimed, name) == getattr(row, name)
     assert (claimed.dedupe_key, claimed.worker, claimed.lease_token) == ("k", "w", "t")
     for name in ("run_after", "enqueued_at", "started_at", "last_attempted_at"):
@@ -213,7 +227,9 @@ def test_a_lease_may_have_fractions(store):
     store.claim(lease=1.25)
     row.refresh_from_db()
 
-    assert abs(row.locked_until - row.last_attempted_at - timedelta(seconds=1.25)) <= timedelta(milliseconds=1)
+    assert abs(row.locked_until - row.last_attempted_at - timedelta(seconds=1.25)) <= timedelta(
+        milliseconds=1
+    )
 
 
 def test_each_claim_counts_an_attempt_and_adds_its_worker(store):
@@ -288,5 +304,3 @@ def test_a_job_claimed_by_id_settles_by_that_id(store):
 
     assert settled.id == claimed.id
     assert same(settled.id, key)
-
-

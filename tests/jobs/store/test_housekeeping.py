@@ -24,7 +24,9 @@ def promote(store, limit: int = 100) -> int:
     return store.dialect.promote(connection, limit)
 
 
-def prune(store, *, status: str = "succeeded", name: str = "sample", older_than: float = 60.0, limit: int = 100):
+def prune(
+    store, *, status: str = "succeeded", name: str = "sample", older_than: float = 60.0, limit: int = 100
+):
     return store.dialect.prune(connection, status=status, name=name, older_than=older_than, limit=limit)
 
 

@@ -39,7 +39,9 @@ def test_batches_are_cut_by_their_bytes(monkeypatch, django_assert_num_queries):
     monkeypatch.setattr(operations, "BATCH_BYTES", 1000)
     seen = []
     insert = operations._insert
-    monkeypatch.setattr(operations, "_insert", lambda using, jobs: seen.append(len(jobs)) or insert(using, jobs))
+    monkeypatch.setattr(
+        operations, "_insert", lambda using, jobs: seen.append(len(jobs)) or insert(using, jobs)
+    )
     enqueue_many([tasks.echo.bind("🐘" * 100) for _ in range(4)])  # of some 430 bytes each
 
     assert max(seen) == 2
@@ -48,7 +50,9 @@ def test_batches_are_cut_by_their_bytes(monkeypatch, django_assert_num_queries):
 def test_a_batch_of_more_than_a_thousand_goes_in_by_several_statements(monkeypatch):
     seen = []
     insert = operations._insert
-    monkeypatch.setattr(operations, "_insert", lambda using, jobs: seen.append(len(jobs)) or insert(using, jobs))
+    monkeypatch.setattr(
+        operations, "_insert", lambda using, jobs: seen.append(len(jobs)) or insert(using, jobs)
+    )
     results = enqueue_many([tasks.echo.bind(number) for number in range(2001)])
 
     assert seen == [1000, 1000, 1]

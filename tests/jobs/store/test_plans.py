@@ -41,7 +41,9 @@ ID = {
 }
 
 
-def fill(status: str, count: int, *, run_after: str = "-n", queue: str = "'default'", key: str = "NULL") -> None:
+def fill(
+    status: str, count: int, *, run_after: str = "-n", queue: str = "'default'", key: str = "NULL"
+) -> None:
     """Rows of one status, made in the database."""
     vendor = connection.vendor
     ended, running = status in ("succeeded", "failed"), status == "running"
@@ -131,7 +133,10 @@ def watched() -> Iterator[list[Statement]]:
             explaining[0] = False
         return execute(sql, params, many, context)
 
-    connection.force_debug_cursor, before = True, connection.force_debug_cursor  # the claim by an ordinary cursor
+    connection.force_debug_cursor, before = (
+        True,
+        connection.force_debug_cursor,
+    )  # the claim by an ordinary cursor
     try:
         with connection.execute_wrapper(explain):
             yield seen
@@ -293,7 +298,9 @@ def test_looking_for_the_jobs_of_a_claim_reads_running_rows_only(store):
 
 def test_pruning_with_nothing_old_touches_few_rows(store):
     with watched() as seen:
-        assert store.dialect.prune(connection, status="succeeded", name="even", older_than=1e6, limit=1000) == 0
+        assert (
+            store.dialect.prune(connection, status="succeeded", name="even", older_than=1e6, limit=1000) == 0
+        )
 
     assert uses(seen[0], "bunderstack_job_ended"), seen[0].plan
     assert not scans_all(seen[0])
@@ -303,7 +310,9 @@ def test_pruning_with_nothing_old_touches_few_rows(store):
 
 def test_pruning_touches_what_it_deletes(store):
     with watched() as seen:
-        assert store.dialect.prune(connection, status="succeeded", name="even", older_than=0.0, limit=20) == 20
+        assert (
+            store.dialect.prune(connection, status="succeeded", name="even", older_than=0.0, limit=20) == 20
+        )
 
     assert uses(seen[0], "bunderstack_job_ended"), seen[0].plan
     assert max(each.touched for each in seen) <= 300, [(each.touched, each.plan) for each in seen]

@@ -429,5 +429,3 @@ def test_settle_and_pulse_take_ids_as_uuids_too(store):
 
     assert len(store.pulse(by_uuid)) == 1
     assert len(store.settle(store.outcome(by_uuid))) == 1
-
-

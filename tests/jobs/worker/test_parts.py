@@ -50,31 +50,31 @@ def an_outcome(key: str = "1") -> Outcome:
 
 
 def test_nothing_is_claimed_ahead_while_durations_are_unknown():
-    pace = Pace(threads=4)
+    pace = Pace()
     for _ in range(3):
         pace.add(0.001)
-    assert pace.ahead() == 0
+    assert pace.ahead(4) == 0
 
     pace.add(0.001)
-    assert pace.ahead() == 200  # 4 threads × 50 ms at 1 ms each
+    assert pace.ahead(4) == 200  # 4 threads × 50 ms at 1 ms each
 
 
 def test_nothing_is_claimed_ahead_of_long_jobs():
-    pace = Pace(threads=4)
+    pace = Pace()
     for _ in range(100):
         pace.add(0.2)
 
-    assert pace.ahead() == 0
+    assert pace.ahead(4) == 0
 
 
 def test_claiming_ahead_follows_the_recent_jobs_and_is_bounded():
-    pace = Pace(threads=1)
+    pace = Pace()
     for _ in range(100):
         pace.add(5.0)
     for _ in range(64):
         pace.add(0.000_001)
 
-    assert pace.ahead() == MOST_AHEAD
+    assert pace.ahead(1) == MOST_AHEAD
 
 
 @pytest.mark.parametrize(("wanted", "size"), [(-1, 0), (0, 0), (1, 1), (9, 8), (499, 350), (10**6, 1000)])
