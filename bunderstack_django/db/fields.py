@@ -57,10 +57,6 @@ class JsonTextField(models.TextField):  # type: ignore[type-arg]
 class UTCDateTimeField(models.DateTimeField):  # type: ignore[type-arg]
     """An instant: stored in UTC and read as an aware datetime, whatever USE_TZ and TIME_ZONE say."""
 
-    def get_internal_type(self) -> str:
-        # A name of its own keeps the backends' USE_TZ-dependent converters away.
-        return "UTCDateTimeField"
-
     def db_type(self, connection: BaseDatabaseWrapper) -> str:
         return {"postgresql": "timestamp with time zone", "sqlite": "datetime"}.get(
             connection.vendor, "datetime(6)"
@@ -76,7 +72,10 @@ class UTCDateTimeField(models.DateTimeField):  # type: ignore[type-arg]
         if value is None:
             return None
         moment = datetime.fromisoformat(value) if isinstance(value, str) else value
-        return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
+        if connection.vendor == "postgresql" and moment.tzinfo is not None:
+            return moment.astimezone(UTC)
+        # Other backends store what the clock showed in UTC; a zone of the connection's that Django put on it is wrong.
+        return moment.replace(tzinfo=UTC)
 
     def to_python(self, value: Any) -> datetime | None:
         moment = super().to_python(value)

@@ -10,6 +10,8 @@ from django.db.backends.base.schema import BaseDatabaseSchemaEditor
 from django.db.backends.ddl_references import Statement
 from django.db.models.constraints import BaseConstraint
 
+_WIDEST = 255  # of a key on MariaDB; a migration may widen its column up to this
+
 
 class PartialIndex(models.Index):
     """An index of the rows that meet ``where``; MariaDB, which has no such index, leads with ``lead`` instead.
@@ -78,7 +80,7 @@ class UniqueWhile(BaseConstraint):
         unique = ", ".join(quote(column) for column in [*columns[:-1], self._slot])
         collation = last.db_parameters(schema_editor.connection)["collation"]
         return (
-            f"ALTER TABLE {table} ADD COLUMN {quote(self._slot)} {last.db_type(schema_editor.connection)} "
+            f"ALTER TABLE {table} ADD COLUMN {quote(self._slot)} varchar({_WIDEST}) "
             f"COLLATE {collation} GENERATED ALWAYS AS "
             f"(CASE WHEN status IN ({listed}) THEN {quote(columns[-1])} END) VIRTUAL, "
             f"ADD UNIQUE INDEX {quote(self.name)} ({unique})"

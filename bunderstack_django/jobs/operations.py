@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from functools import cache
 from typing import Any, Final
@@ -36,10 +36,10 @@ from .payload import encode
 from .results import result_of
 from .states import Status
 from .store import records
-from .store.rows import Inserted, NewJob
+from .store.dialect import BATCH_BYTES
+from .store.rows import Inserted, NewJob, portions, weight
 
 BATCH_ROWS: Final = 1_000
-BATCH_BYTES: Final = 8 * 1024 * 1024
 _TRIES: Final = 10  # a dedupe key that changes hands this often in one enqueue is a fault
 
 
@@ -180,7 +180,9 @@ def _announce_enqueued(backend: Any, result: TaskResult) -> None:
 
 def _place(using: str, prepared: list[tuple[TaskResult, NewJob]]) -> list[tuple[TaskResult, bool]]:
     """Insert prepared jobs. Each result comes with whether it is new, or an earlier job's with its dedupe key."""
-    batches = list(_batches([new for _, new in prepared]))
+    # By key: two statements that wait for each other's keys must not do so crosswise.
+    ordered = sorted((new for _, new in prepared), key=lambda new: (new.name, new.dedupe_key or "", new.id))
+    batches = list(portions(ordered, _weight, rows_each=BATCH_ROWS, bytes_each=BATCH_BYTES))
     if len(batches) == 1:
         inserted = _insert(using, batches[0])
     else:
@@ -219,17 +221,8 @@ def _insert(using: str, jobs: list[NewJob]) -> dict[UUID, Inserted | Job]:
     )
 
 
-def _batches(jobs: list[NewJob]) -> Iterator[list[NewJob]]:
-    batch: list[NewJob] = []
-    size = 0
-    for job in jobs:
-        if batch and (len(batch) == BATCH_ROWS or size + len(job.payload) > BATCH_BYTES):
-            yield batch
-            batch, size = [], 0
-        batch.append(job)
-        size += len(job.payload)
-    if batch:
-        yield batch
+def _weight(new: NewJob) -> int:
+    return weight(new.payload)
 
 
 def _due(run_after: datetime | None) -> datetime | None:

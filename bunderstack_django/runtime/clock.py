@@ -12,7 +12,9 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 from django.db.backends.base.base import BaseDatabaseWrapper
-from django.db.models import DateTimeField, Expression
+from django.db.models import Expression
+
+from ..db.fields import UTCDateTimeField
 
 _ZERO: Final = timedelta(0)
 _SQLITE_FORMAT: Final = "'%%Y-%%m-%%d %%H:%%M:%%f'"  # doubled: these statements always run with parameters
@@ -31,10 +33,10 @@ _shift = _Shift()
 def now_sql(vendor: str) -> str:
     """SQL for the current instant in UTC, in the form the vendor's columns store it."""
     if vendor == "sqlite":
-        return f"strftime({_SQLITE_FORMAT}, {_sqlite_base()})"
+        return f"(strftime({_SQLITE_FORMAT}, {_sqlite_base()}) || '000')"
     if vendor == "postgresql":
         base = f"'{_text(_shift.fixed)}+00'::timestamptz" if _shift.fixed else "statement_timestamp()"
-        return f"({base} + interval '{_microseconds()} microseconds')" if _shift.offset else base
+        return f"({base} + {_microseconds()} * interval '1 microsecond')" if _shift.offset else base
     base = f"CAST('{_text(_shift.fixed)}' AS datetime(6))" if _shift.fixed else "UTC_TIMESTAMP(6)"
     return f"({base} + INTERVAL {_microseconds()} MICROSECOND)" if _shift.offset else base
 
@@ -42,7 +44,7 @@ def now_sql(vendor: str) -> str:
 def plus_sql(vendor: str, seconds: str) -> str:
     """SQL for the current instant plus ``seconds``, itself a SQL expression; may be negative."""
     if vendor == "sqlite":
-        return f"strftime({_SQLITE_FORMAT}, {_sqlite_base()}, ({seconds}) || ' seconds')"
+        return f"(strftime({_SQLITE_FORMAT}, {_sqlite_base()}, ({seconds}) || ' seconds') || '000')"
     if vendor == "postgresql":
         return f"({now_sql(vendor)} + ({seconds}) * interval '1 second')"
     # In microseconds: MariaDB rounds INTERVAL … SECOND of a float to whole microseconds of its text form.
@@ -93,7 +95,7 @@ class DatabaseNow(Expression):
     """The clock as an ORM expression, plus ``delta``."""
 
     def __init__(self, delta: timedelta = _ZERO) -> None:
-        super().__init__(output_field=DateTimeField())
+        super().__init__(output_field=UTCDateTimeField())
         self.delta = delta
 
     def as_sql(self, compiler: Any, connection: BaseDatabaseWrapper) -> tuple[str, tuple[str | int, ...]]:

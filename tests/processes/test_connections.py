@@ -94,6 +94,8 @@ def test_a06e_an_outage_longer_than_the_lease_costs_no_second_start(workers, evi
     held = tasks.hold.enqueue("held")
     with proxied() as (proxy, through):
         two = [workers.start("--threads", "2", lease=SHORT_LEASE, database=through) for _ in range(2)]
+        for worker in two:
+            worker.is_up()
         evidence.wait_for("start", "held")
         ended = tasks.hold.enqueue("ended-during-the-outage", "early")
         evidence.wait_for("start", "ended-during-the-outage")

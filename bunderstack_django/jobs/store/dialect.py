@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import fields
 from datetime import UTC, datetime
 from typing import Any, ClassVar
@@ -19,9 +19,21 @@ from django.utils.functional import cached_property
 
 from ...runtime.clock import now_sql, plus_sql
 from ..models import Job
-from .rows import CLAIMED_COLUMNS, Claimed, Inserted, NewJob, Pulse, Settled, Settlement
+from .rows import (
+    CLAIMED_COLUMNS,
+    Claimed,
+    Inserted,
+    NewJob,
+    Pulse,
+    Row,
+    Settled,
+    Settlement,
+    portions,
+    weight,
+)
 
 ORDER = "priority DESC, run_after, id"
+BATCH_BYTES = 8 * 1024 * 1024  # of one statement
 Rows = list[tuple[Any, ...]]
 
 _NEW = tuple(f.name for f in fields(NewJob))
@@ -45,7 +57,9 @@ class Dialect(ABC):
     def insert(self, connection: BaseDatabaseWrapper, jobs: Sequence[NewJob]) -> list[Inserted]:
         """Insert ``jobs``; those whose dedupe key is held are left out. Waits for a rival's open transaction."""
 
-    @abstractmethod
+    def lock_key(self, connection: BaseDatabaseWrapper, name: str, dedupe_key: str | None) -> None:  # noqa: B027
+        """Within a transaction: wait for whoever enqueues this key, where the unique index alone would deadlock."""
+
     def claim(
         self,
         connection: BaseDatabaseWrapper,
@@ -61,6 +75,24 @@ class Dialect(ABC):
 
         ``at_once`` says that each has an idle thread: their handlers count as started by this statement.
         """
+        wanted = None if queues is None else list(dict.fromkeys(queues))
+        if wanted == []:
+            return []
+        quoted = json.dumps(worker)[1:-1]  # for the JSON of worker_ids
+        return self._claim(
+            connection, (token, worker, quoted, quoted), self.claim_set(lease, at_once), wanted, limit
+        )
+
+    @abstractmethod
+    def _claim(
+        self,
+        connection: BaseDatabaseWrapper,
+        assigned: tuple[str, ...],
+        assignments: str,
+        queues: Sequence[str] | None,
+        limit: int,
+    ) -> list[Claimed]:
+        """Claim by ``SET assignments``, whose parameters are ``assigned``."""
 
     @abstractmethod
     def promote(self, connection: BaseDatabaseWrapper, limit: int) -> int:
@@ -72,17 +104,42 @@ class Dialect(ABC):
     ) -> int:
         """Delete up to ``limit`` jobs of ``name`` that ended as ``status`` more than ``older_than`` seconds ago."""
 
-    @abstractmethod
     def settle(
-        self, connection: BaseDatabaseWrapper, settlements: Sequence[Settlement], *, lapsed_only: bool = False
+        self, connection: BaseDatabaseWrapper, settlements: Iterable[Settlement], *, lapsed_only: bool = False
     ) -> list[Settled]:
-        """Write outcomes, each fenced by its token; those not returned have lost their lease."""
+        """Write outcomes, each fenced by its token; those not returned have lost their lease.
+
+        :param lapsed_only: settle for another worker, whose lease must have run out.
+        """
+        return [
+            settled
+            for portion in self._portions(settlements, lambda row: weight(row.errors, row.result, row.log))
+            for settled in self._settle(connection, portion, lapsed_only)
+        ]
 
     @abstractmethod
+    def _settle(
+        self, connection: BaseDatabaseWrapper, settlements: Sequence[Settlement], lapsed_only: bool
+    ) -> list[Settled]: ...
+
     def pulse(
-        self, connection: BaseDatabaseWrapper, pulses: Sequence[Pulse], lease: float
+        self, connection: BaseDatabaseWrapper, pulses: Iterable[Pulse], lease: float
     ) -> dict[Any, bool]:
         """Renew leases. Returns, for each still held, whether its cancel was requested."""
+        held: dict[Any, bool] = {}
+        for portion in self._portions(pulses, lambda row: weight(row.log)):
+            held |= self._pulse(connection, portion, lease)
+        return held
+
+    @abstractmethod
+    def _pulse(
+        self, connection: BaseDatabaseWrapper, pulses: Sequence[Pulse], lease: float
+    ) -> dict[Any, bool]: ...
+
+    def _portions(self, rows: Iterable[Row], weigh: Callable[[Row], int]) -> Iterator[list[Row]]:
+        """Always in the order of the ids, so that two statements never wait for each other crosswise."""
+        ordered = sorted(rows, key=lambda row: self.id_text(row.id))  # type: ignore[attr-defined]
+        return portions(ordered, weigh, rows_each=1_000, bytes_each=BATCH_BYTES)
 
     held_key: ClassVar[str] = "dedupe_key = %s AND status IN ('scheduled', 'pending', 'running')"
 
@@ -174,7 +231,7 @@ class Dialect(ABC):
         return " || ".join(parts)
 
     def claim_set(self, lease: float, at_once: bool) -> str:
-        """The SET of a claim. Parameters: token, worker, worker, worker."""
+        """The SET of a claim. Parameters: token, worker, and twice the worker as it stands in JSON."""
         started = self.now if at_once else f"CASE WHEN crashes > 0 OR recovered > 0 THEN {self.now} END"
         return (
             f"status = 'running', attempts = attempts + 1, lease_token = {self.text_parameter}, "
@@ -277,7 +334,7 @@ class Dialect(ABC):
         return values
 
     def json_rows(self, rows: list[dict[str, Any]]) -> str:
-        return json.dumps(rows, separators=(",", ":"), allow_nan=False)
+        return json.dumps(rows, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
 
     def as_claimed(self, rows: Rows) -> list[Claimed]:
         """Rows of a claim as values, in claim order: no database promises the order of RETURNING."""

@@ -11,7 +11,7 @@ from contextlib import AbstractContextManager
 from typing import Any, ClassVar
 from zlib import crc32
 
-from django.db import transaction
+from django.db import IntegrityError, transaction
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 from ..models import DedupeLock
@@ -36,6 +36,11 @@ _TYPES = {
 
 
 class MariaDB(Dialect):
+    @property
+    def by_key(self) -> str:
+        """The job table, looked up by key: on a small one the optimizer would scan an index, and lock all it sees."""
+        return f"{self.table} j FORCE INDEX (PRIMARY)"
+
     target: ClassVar[str] = "j."
     held_key: ClassVar[str] = "dedupe_key_while_active = %s"
     shortened: ClassVar[str] = "LEFT(worker_ids, CHAR_LENGTH(worker_ids) - 1)"
@@ -45,7 +50,7 @@ class MariaDB(Dialect):
         if not keyed:
             return self._insert(connection, jobs)
         with self.transaction(connection):
-            self._lock_keys(connection, keyed)
+            self._lock_keys(connection, {(job.name, str(job.dedupe_key)) for job in keyed})
             taken = self._taken(connection, keyed)
             wanted: list[NewJob] = []
             for job in jobs:
@@ -53,15 +58,27 @@ class MariaDB(Dialect):
                 if job.dedupe_key is None or key not in taken:
                     wanted.append(job)
                     taken.add(key)
-            return self._insert(connection, wanted) if wanted else []
+            return self._insert_unless_taken(connection, wanted) if wanted else []
 
     def _insert(self, connection: BaseDatabaseWrapper, jobs: Sequence[NewJob]) -> list[Inserted]:
         sql = f"{self.insert_select()} RETURNING id, status, enqueued_at"
         return [Inserted(*row) for row in self.fetch(connection, sql, (self.insert_rows(jobs),))]
 
-    def _lock_keys(self, connection: BaseDatabaseWrapper, jobs: Sequence[NewJob]) -> None:
+    def _insert_unless_taken(self, connection: BaseDatabaseWrapper, jobs: Sequence[NewJob]) -> list[Inserted]:
+        """As ``_insert``; nothing if a row made past the locks, by hand, has taken a key meanwhile."""
+        try:
+            with self.transaction(connection):
+                return self._insert(connection, jobs)
+        except IntegrityError:
+            return []
+
+    def lock_key(self, connection: BaseDatabaseWrapper, name: str, dedupe_key: str | None) -> None:
+        if dedupe_key is not None:
+            self._lock_keys(connection, {(name, dedupe_key)})
+
+    def _lock_keys(self, connection: BaseDatabaseWrapper, keys: set[tuple[str, str]]) -> None:
         """Queue behind every rival for these keys. Always in ascending order, so that two never wait crosswise."""
-        slots = sorted({crc32(f"{job.name}\0{job.dedupe_key}".encode()) % DedupeLock.COUNT for job in jobs})
+        slots = sorted({crc32("\0".join(key).encode()) % DedupeLock.COUNT for key in keys})
         table = DedupeLock._meta.db_table
         listed = ", ".join(map(str, slots))
         sql = f"SELECT id FROM {table} WHERE id IN ({listed}) ORDER BY id FOR UPDATE"
@@ -72,25 +89,20 @@ class MariaDB(Dialect):
             self.fetch(connection, sql, ())
 
     def _taken(self, connection: BaseDatabaseWrapper, jobs: Sequence[NewJob]) -> set[tuple[str, str | None]]:
-        """Of these keys, those an unended job holds. A locking read: it sees what committed since our snapshot."""
+        """Of these keys, those an unended job holds. No locking read: that would lock index and row crosswise to a
+        settlement, and behind the locks of the keys none is needed at READ COMMITTED."""
         pairs = ", ".join("(%s, %s)" for _ in jobs)
-        sql = (
-            f"SELECT name, dedupe_key FROM {self.table} WHERE (name, dedupe_key_while_active) IN ({pairs}) "
-            "LOCK IN SHARE MODE"
-        )
+        sql = f"SELECT name, dedupe_key FROM {self.table} WHERE (name, dedupe_key_while_active) IN ({pairs})"
         parameters = [value for job in jobs for value in (job.name, job.dedupe_key)]
         return set(self.fetch(connection, sql, parameters))
 
-    def claim(
+    def _claim(
         self,
         connection: BaseDatabaseWrapper,
-        *,
-        token: str,
-        worker: str,
+        assigned: tuple[str, ...],
+        assignments: str,
         queues: Sequence[str] | None,
         limit: int,
-        lease: float,
-        at_once: bool,
     ) -> list[Claimed]:
         with self.transaction(connection):
             keys = self._candidates(connection, queues, limit)
@@ -99,8 +111,8 @@ class MariaDB(Dialect):
             marks = ", ".join(["%s"] * len(keys))
             self.run(
                 connection,
-                f"UPDATE {self.table} SET {self.claim_set(lease, at_once)} WHERE id IN ({marks})",
-                (token, worker, worker, worker, *keys),
+                f"UPDATE {self.table} FORCE INDEX (PRIMARY) SET {assignments} WHERE id IN ({marks})",
+                (*assigned, *keys),
             )
             sql = f"SELECT {self.claimed_columns} FROM {self.table} WHERE id IN ({marks})"
             return self.as_claimed(self.fetch(connection, sql, keys))
@@ -126,7 +138,9 @@ class MariaDB(Dialect):
             f"ORDER BY run_after, id LIMIT {limit:d} FOR UPDATE SKIP LOCKED"
         )
         with self.transaction(connection):
-            return self._by_key(connection, f"UPDATE {self.table} SET status = 'pending'", sql, ())
+            return self._by_key(
+                connection, f"UPDATE {self.table} FORCE INDEX (PRIMARY) SET status = 'pending'", sql, ()
+            )
 
     def prune(
         self, connection: BaseDatabaseWrapper, *, status: str, name: str, older_than: float, limit: int
@@ -137,7 +151,10 @@ class MariaDB(Dialect):
             "FOR UPDATE SKIP LOCKED"
         )
         with self.transaction(connection):
-            return self._by_key(connection, f"DELETE FROM {self.table}", sql, (status, name))
+            rows = [{"id": self.id_text(row[0])} for row in self.fetch(connection, sql, (status, name))]
+            # A plain DELETE … WHERE id IN (…) scans a small table, and locks all it sees.
+            delete = f"DELETE j FROM {self.rows_sql(('id',))} STRAIGHT_JOIN {self.by_key} ON j.id = v.id"
+            return self.run(connection, delete, (self.json_rows(rows),)) if rows else 0
 
     def _by_key(
         self, connection: BaseDatabaseWrapper, write: str, select: str, parameters: Sequence[Any]
@@ -147,13 +164,13 @@ class MariaDB(Dialect):
             return 0
         return self.run(connection, f"{write} WHERE id IN ({', '.join(['%s'] * len(keys))})", keys)
 
-    def settle(
-        self, connection: BaseDatabaseWrapper, settlements: Sequence[Settlement], *, lapsed_only: bool = False
+    def _settle(
+        self, connection: BaseDatabaseWrapper, settlements: Sequence[Settlement], lapsed_only: bool
     ) -> list[Settled]:
         lapsed = f" AND locked_until < {self.now}" if lapsed_only else ""
         columns = tuple(Settlement.__dataclass_fields__)
         sql = (
-            f"UPDATE {self.table} j JOIN {self.rows_sql(columns)} ON j.id = v.id AND j.lease_token = v.token "
+            f"UPDATE {self.rows_sql(columns)} STRAIGHT_JOIN {self.by_key} ON j.id = v.id AND j.lease_token = v.token "
             f"SET {self.settle_set(lapsed_only)} WHERE j.status = 'running'"
         )
         with self.transaction(connection):
@@ -167,12 +184,12 @@ class MariaDB(Dialect):
                 for each in landing
             ]
 
-    def pulse(
+    def _pulse(
         self, connection: BaseDatabaseWrapper, pulses: Sequence[Pulse], lease: float
     ) -> dict[Any, bool]:
         columns = tuple(Pulse.__dataclass_fields__)
         sql = (
-            f"UPDATE {self.table} j JOIN {self.rows_sql(columns)} ON j.id = v.id AND j.lease_token = v.token "
+            f"UPDATE {self.rows_sql(columns)} STRAIGHT_JOIN {self.by_key} ON j.id = v.id AND j.lease_token = v.token "
             f"SET {self.pulse_set(lease)} WHERE j.status = 'running'"
         )
         with self.transaction(connection):
@@ -186,12 +203,12 @@ class MariaDB(Dialect):
         """Lock the rows still running under these tokens; maps each to whether its cancel was requested."""
         marks = ", ".join(["%s"] * len(claims))
         sql = (
-            f"SELECT id, lease_token, cancel_requested_at IS NOT NULL FROM {self.table} "
+            f"SELECT id, lease_token, cancel_requested_at IS NOT NULL FROM {self.table} FORCE INDEX (PRIMARY) "
             f"WHERE id IN ({marks}) AND status = 'running'{condition} ORDER BY id FOR UPDATE"
         )
-        tokens = {str(each.id): each.token for each in claims}
+        tokens = {(str(each.id), each.token) for each in claims}
         rows = self.fetch(connection, sql, [self.id_text(each.id) for each in claims])
-        return {(str(key), token): bool(asked) for key, token, asked in rows if tokens[str(key)] == token}
+        return {(str(key), token): bool(asked) for key, token, asked in rows if (str(key), token) in tokens}
 
     @staticmethod
     def _settled_as(settlement: Settlement, *, cancelled: bool) -> str:

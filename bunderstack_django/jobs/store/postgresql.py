@@ -41,23 +41,20 @@ class PostgreSQL(Dialect):
         )
         return [Inserted(*row) for row in self.fetch(connection, sql, (self.insert_rows(jobs),))]
 
-    def claim(
+    def _claim(
         self,
         connection: BaseDatabaseWrapper,
-        *,
-        token: str,
-        worker: str,
+        assigned: tuple[str, ...],
+        assignments: str,
         queues: Sequence[str] | None,
         limit: int,
-        lease: float,
-        at_once: bool,
     ) -> list[Claimed]:
         chosen, parameters = self._candidates(queues, limit)
         sql = (
-            f"UPDATE {self.table} SET {self.claim_set(lease, at_once)} "
+            f"UPDATE {self.table} SET {assignments} "
             f"WHERE id = ANY(ARRAY({chosen})) RETURNING {self.claimed_columns}"
         )
-        rows = self.fetch_prepared(connection, sql, (token, worker, worker, worker, *parameters))
+        rows = self.fetch_prepared(connection, sql, (*assigned, *parameters))
         return self.as_claimed(rows)
 
     def _candidates(self, queues: Sequence[str] | None, limit: int) -> tuple[str, tuple[Any, ...]]:
@@ -96,8 +93,8 @@ class PostgreSQL(Dialect):
         )
         return self.run(connection, sql, (status, name))
 
-    def settle(
-        self, connection: BaseDatabaseWrapper, settlements: Sequence[Settlement], *, lapsed_only: bool = False
+    def _settle(
+        self, connection: BaseDatabaseWrapper, settlements: Sequence[Settlement], lapsed_only: bool
     ) -> list[Settled]:
         columns = tuple(Settlement.__dataclass_fields__)
         sql = (
@@ -109,7 +106,7 @@ class PostgreSQL(Dialect):
             Settled(*row) for row in self.fetch_prepared(connection, sql, (self.settle_rows(settlements),))
         ]
 
-    def pulse(
+    def _pulse(
         self, connection: BaseDatabaseWrapper, pulses: Sequence[Pulse], lease: float
     ) -> dict[Any, bool]:
         columns = tuple(Pulse.__dataclass_fields__)

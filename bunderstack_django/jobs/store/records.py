@@ -74,6 +74,9 @@ def retry(job_id: str | UUID, using: str) -> Job:
     rows = Job.objects.using(using).filter(pk__in=[key for key in [parse_id(job_id)] if key])
     try:
         with transaction.atomic(using=using):
+            for name, dedupe_key in rows.values_list("name", "dedupe_key"):
+                connection = connections[using]
+                dialect_of(connection).lock_key(connection, name, dedupe_key)
             changed = rows.filter(status__in=_TERMINAL).update(
                 status=JobStatus.PENDING,
                 failure_reason=None,

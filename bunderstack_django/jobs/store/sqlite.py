@@ -23,25 +23,19 @@ class SQLite(Dialect):
         sql = f"{self.insert_select()} WHERE true ON CONFLICT DO NOTHING RETURNING id, status, enqueued_at"
         return [Inserted(*row) for row in self.fetch(connection, sql, (self.insert_rows(jobs),))]
 
-    def claim(
+    def _claim(
         self,
         connection: BaseDatabaseWrapper,
-        *,
-        token: str,
-        worker: str,
+        assigned: tuple[str, ...],
+        assignments: str,
         queues: Sequence[str] | None,
         limit: int,
-        lease: float,
-        at_once: bool,
     ) -> list[Claimed]:
         chosen, parameters = self._candidates(queues, limit)
         if not self.fetch(connection, f"SELECT 1 FROM ({chosen}) LIMIT 1", parameters):
             return []
-        sql = (
-            f"UPDATE {self.table} SET {self.claim_set(lease, at_once)} "
-            f"WHERE id IN ({chosen}) RETURNING {self.claimed_columns}"
-        )
-        return self.as_claimed(self.fetch(connection, sql, (token, worker, worker, worker, *parameters)))
+        sql = f"UPDATE {self.table} SET {assignments} WHERE id IN ({chosen}) RETURNING {self.claimed_columns}"
+        return self.as_claimed(self.fetch(connection, sql, (*assigned, *parameters)))
 
     def _candidates(self, queues: Sequence[str] | None, limit: int) -> tuple[str, tuple[Any, ...]]:
         select = f"SELECT id, priority, run_after FROM {self.table} WHERE status = 'pending'"
@@ -72,8 +66,8 @@ class SQLite(Dialect):
             return 0
         return self.run(connection, f"DELETE FROM {self.table} WHERE id IN ({old})", (status, name))
 
-    def settle(
-        self, connection: BaseDatabaseWrapper, settlements: Sequence[Settlement], *, lapsed_only: bool = False
+    def _settle(
+        self, connection: BaseDatabaseWrapper, settlements: Sequence[Settlement], lapsed_only: bool
     ) -> list[Settled]:
         columns = tuple(Settlement.__dataclass_fields__)
         sql = (
@@ -83,16 +77,18 @@ class SQLite(Dialect):
         )
         return [Settled(*row) for row in self.fetch(connection, sql, (self.settle_rows(settlements),))]
 
-    def pulse(
+    def _pulse(
         self, connection: BaseDatabaseWrapper, pulses: Sequence[Pulse], lease: float
     ) -> dict[Any, bool]:
         columns = tuple(Pulse.__dataclass_fields__)
         sql = (
             f"UPDATE {self.table} AS j SET {self.pulse_set(lease)} FROM {self.rows_sql(columns)} "
             f"WHERE j.id = v.id AND j.lease_token = v.token AND j.status = 'running' "
-            "RETURNING id, cancel_requested_at IS NOT NULL"
+            "RETURNING id, cancel_requested_at"
         )
-        return {key: bool(asked) for key, asked in self.fetch(connection, sql, (self.pulse_rows(pulses),))}
+        return {
+            key: asked is not None for key, asked in self.fetch(connection, sql, (self.pulse_rows(pulses),))
+        }
 
     def rows_sql(self, columns: Iterable[str]) -> str:
         extracted = ", ".join(f"json_extract(value, '$.{name}') AS {name}" for name in columns)

@@ -47,7 +47,5 @@ def take_turn(name: str, every: timedelta, using: str) -> bool:
     if rows.exists():
         return False
     # Both sides of a race insert; one does so in vain.
-    created = Interval.objects.using(using).bulk_create(
-        [Interval(name=name, ran_at=DatabaseNow())], ignore_conflicts=True
-    )
-    return bool(created)
+    _, created = rows.get_or_create(name=name, defaults={"ran_at": DatabaseNow()})
+    return created
