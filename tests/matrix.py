@@ -11,12 +11,15 @@ import os
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, field
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
 POSTGRES = os.environ.get("TEST_POSTGRES_URL", "postgres://postgres@127.0.0.1:5432/bunderstack")
 MARIADB = os.environ.get("TEST_MARIADB_URL", "mysql://root@127.0.0.1:3306/bunderstack")
+
+TOGETHER = 2  # legs at a time: most of the suite's time is spent waiting for processes
 
 # What a suite that has passed once need not do again on another database.
 ONCE = ["--ignore=tests/example", "--ignore=tests/docs", "--ignore=tests/test_architecture.py"]
@@ -58,9 +61,19 @@ class Leg:
             return "it did not answer in 30 s"
         return done.stderr.strip().splitlines()[-1] if done.returncode else None
 
-    def run(self, extra: list[str]) -> int:
-        command = [sys.executable, "-m", "pytest", "-q", *self.arguments, *extra]
-        return subprocess.run(command, env={**os.environ, **self.env}, cwd=ROOT, check=False).returncode
+    def run(self, extra: list[str]) -> tuple[int, str, float]:
+        """Exit status, output and seconds."""
+        began = time.monotonic()
+        done = subprocess.run(
+            [sys.executable, "-m", "pytest", "-q", *self.arguments, *extra],
+            env={**os.environ, **self.env},
+            cwd=ROOT,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            check=False,
+        )
+        return done.returncode, done.stdout, time.monotonic() - began
 
 
 LEGS = [
@@ -80,26 +93,29 @@ def main(arguments: list[str]) -> int:
     if "--quick" in arguments:
         arguments = [*(each for each in arguments if each != "--quick"), "-m", "not processes", *ONCE]
     in_ci = os.environ.get("CI") == "true"
-    outcomes: list[tuple[str, str]] = []
-    failed = False
-    for leg in LEGS:
-        reason = leg.missing()
-        if reason is not None:
-            failed = failed or in_ci
-            outcomes.append((leg.name, f"{'MISSING' if in_ci else 'SKIPPED'}: {reason}"))
-            print(f"\n!!! {leg.name} {outcomes[-1][1]}\n", flush=True)
-            continue
-        print(f"\n=== {leg.name} (Python {sys.version.split()[0]}, Django {_django()}) ===", flush=True)
-        began = time.monotonic()
-        code = leg.run(arguments)
-        failed = failed or code != 0
-        outcomes.append(
-            (leg.name, f"{'passed' if code == 0 else f'FAILED ({code})'} in {time.monotonic() - began:.0f} s")
-        )
-    print("\nThe suite, by database:")
-    for name, outcome in outcomes:
-        print(f"  {name:<20} {outcome}")
+    missing = {leg.name: reason for leg in LEGS if (reason := leg.missing()) is not None}
+    for name, reason in missing.items():
+        say(f"!!! {name} {'MISSING' if in_ci else 'SKIPPED'}: {reason}")
+    running = [leg for leg in LEGS if leg.name not in missing]
+    say(f"Python {sys.version.split()[0]}, Django {_django()}: {', '.join(leg.name for leg in running)}")
+    summary = [(name, "MISSING" if in_ci else "SKIPPED") for name in missing]
+    failed = bool(missing) and in_ci
+    with ThreadPoolExecutor(max_workers=TOGETHER) as pool:
+        legs = {pool.submit(leg.run, arguments): leg for leg in running}
+        for done in as_completed(legs):
+            code, output, seconds = done.result()
+            say(f"=== {legs[done].name}\n{output}")
+            summary.append(
+                (legs[done].name, f"{'passed' if code == 0 else f'FAILED ({code})'} in {seconds:.0f} s")
+            )
+            failed = failed or code != 0
+    say("The suite, by database:", *(f"  {name:<20} {outcome}" for name, outcome in summary))
     return int(failed)
+
+
+def say(*lines: str) -> None:
+    sys.stdout.write("\n" + "\n".join(lines) + "\n")
+    sys.stdout.flush()
 
 
 def _django() -> str:

@@ -166,6 +166,10 @@ class TestInstants:
         assert Job.objects.get().finished_at == FOLD[0].astimezone(UTC)
 
     def test_a_case_of_values_is_an_instant(self):
+        if connection.vendor == "mysql":
+            pytest.skip(
+                "a CASE of parameters is text there, which Django's own DateTimeField cannot read either"
+            )
         Job.objects.create(name="n")
         field = UTCDateTimeField()
         case = Case(When(name="n", then=Value(FOLD[1], output_field=field)), default=None, output_field=field)

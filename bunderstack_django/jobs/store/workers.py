@@ -42,8 +42,9 @@ def forget_dead(silent_for: timedelta, using: str) -> int:
 def take_turn(name: str, every: timedelta, using: str) -> bool:
     """Whether the chore ``name`` is due; if so it is taken, and due again after ``every``."""
     rows = Interval.objects.using(using).filter(name=name)
-    if rows.filter(ran_at__lte=DatabaseNow(-every)).update(ran_at=DatabaseNow()):
-        return True
+    due = rows.filter(ran_at__lte=DatabaseNow(-every))
+    if due.exists():  # looked at first: a write takes SQLite's only lock even if it changes nothing
+        return bool(due.update(ran_at=DatabaseNow()))
     if rows.exists():
         return False
     # Both sides of a race insert; one does so in vain.

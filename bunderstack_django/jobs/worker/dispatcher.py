@@ -172,7 +172,7 @@ class Dispatcher:
                 self._write(self.outbox.take())
             except (DatabaseError, InterfaceError) as error:
                 self._database_failed(error)
-                if self._retry_at >= give_up_at:
+                if self._retry_at >= give_up_at or self._stop.immediate:
                     return False
                 time.sleep(max(0.0, self._retry_at - time.monotonic()))
         return True

@@ -19,6 +19,7 @@ from .hygiene import abandon
 logger = logging.getLogger("bunderstack_django.jobs")
 
 BATCH = 1_000
+RETRY = 0.5  # seconds between attempts to reach a database that is gone
 GLANCE = 1.0  # seconds between looks for progress, logs and long runs to write
 
 
@@ -57,7 +58,7 @@ class Heartbeat:
                 self._contact.broken()
                 logger.warning("Heartbeat failed; trying again worker=%s error=%s", self._worker_id, error)
                 abandon(connections[self._using])
-                self._stop.wait(min(GLANCE, self._interval / 4))
+                self._stop.wait(RETRY)
                 continue
             except Exception:
                 logger.exception("Heartbeat failed; trying again worker=%s", self._worker_id)

@@ -96,11 +96,12 @@ class Command(BaseCommand):
             drain=drain,
         )
         self._set_up_logging(verbosity)
-        worker = Worker(settings, stop or Stop())
-        if verbosity > 0:
-            self._banner(worker, settings)
+        stop = stop or Stop()
+        worker = Worker(settings, stop)
         threads_before = threading.enumerate()
-        with on_signals(worker._stop):
+        with on_signals(stop):  # before the banner: whoever reads it may stop the worker
+            if verbosity > 0:
+                self._banner(worker, settings)
             counts = worker.run()
         if verbosity > 0:
             self.stdout.write(
