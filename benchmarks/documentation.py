@@ -32,7 +32,8 @@ def write(
         "## Drain",
         (
             f"One worker process and a backlog of no-op jobs ({sizes.fast:,} for fast queues, fewer for slow ones), "
-            "timed inside the process from the first job to the end. Each peer runs with its fastest setting."
+            "timed inside the process from the first job to the end. Each peer runs with its "
+            "fastest setting; on SQLite with the same `synchronous` as ours (NORMAL, or FULL as Huey ships)."
         ),
         drain.markdown(),
         "## Enqueue",

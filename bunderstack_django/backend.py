@@ -21,6 +21,7 @@ class DatabaseBackend(BaseTaskBackend):
     """
 
     task_class = staticmethod(build_task)  # type: ignore[assignment]
+    takes_job_options = True
     supports_defer = True
     supports_async_task = True
     supports_get_result = True

@@ -5,7 +5,10 @@ Django 6.0 and later have ``django.tasks``; on Django 5.2 the ``django-tasks`` p
 
 from __future__ import annotations
 
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, TypeAlias
+
+from django.core.exceptions import ImproperlyConfigured
 
 if TYPE_CHECKING:
     from django.tasks import DEFAULT_TASK_QUEUE_NAME, TaskResultStatus, task_backends
@@ -40,6 +43,10 @@ else:
         from django.tasks.exceptions import InvalidTask, InvalidTaskBackend, TaskResultDoesNotExist
         from django.tasks.signals import task_enqueued, task_finished, task_started
     except ImportError:
+        if find_spec("django_tasks") is None:
+            raise ImproperlyConfigured(
+                "Django 5.2 has no tasks API of its own: pip install 'bunderstack-django[backport]'"
+            ) from None
         from django_tasks import (
             DEFAULT_TASK_QUEUE_NAME,
             TaskContext,

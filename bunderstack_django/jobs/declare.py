@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields, replace
 from datetime import datetime, timedelta
 from difflib import get_close_matches
+from functools import cache
 from inspect import iscoroutinefunction
 from typing import Any, Final
 
@@ -52,6 +53,7 @@ class JobTask(Task):
             object.__setattr__(self, "job_name", self.module_path)
         rules.check(self)
         Task.__post_init__(self)  # super() would name the class before slots were added
+        _warn_of_foreign(self.get_backend())
 
     def __reduce__(self) -> tuple[Any, ...]:
         declared = import_string(self.module_path)
@@ -298,6 +300,17 @@ def as_job(task: Task) -> JobTask:
         run_after=task.run_after,
         takes_context=task.takes_context,
     )
+
+
+@cache
+def _warn_of_foreign_class(path: str) -> None:
+    logger.warning("%s runs jobs without their options: no retries, no timeout, no dedupe key.", path)
+
+
+def _warn_of_foreign(backend: object) -> None:
+    """Say once that a backend is not ours."""
+    if not getattr(backend, "takes_job_options", False):
+        _warn_of_foreign_class(f"{type(backend).__module__}.{type(backend).__qualname__}")
 
 
 def _rebuild(path: str, changes: dict[str, Any]) -> JobTask:

@@ -26,6 +26,7 @@ __all__ = ["DummyBackend", "ImmediateBackend"]
 class DummyBackend(DjangoDummyBackend):
     """Keeps results in memory and runs nothing."""
 
+    takes_job_options = True
     task_class = staticmethod(build_task)  # type: ignore[assignment]
 
     def enqueue(self, task: Task, args: Any, kwargs: Any) -> TaskResult:  # type: ignore[override]
@@ -37,6 +38,7 @@ class DummyBackend(DjangoDummyBackend):
 class ImmediateBackend(DjangoImmediateBackend):
     """Runs each job where it is enqueued, once: without delay and without retries."""
 
+    takes_job_options = True
     task_class = staticmethod(build_task)  # type: ignore[assignment]
     supports_defer = True
 

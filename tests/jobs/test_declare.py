@@ -7,14 +7,17 @@ import pickle
 from datetime import datetime, timedelta
 
 import pytest
+from django import VERSION
 from django.test import override_settings
 
 from bunderstack_django import Backoff, job
+from bunderstack_django.compat import ImmediateBackend as DjangoImmediateBackend
 from bunderstack_django.compat import InvalidTask, Task, task_backends
 from bunderstack_django.exceptions import DuplicateJob, InvalidOption, UnknownJob
-from bunderstack_django.jobs.declare import JobTask, Registry, build_task, registry
+from bunderstack_django.jobs.declare import JobTask, Registry, _warn_of_foreign_class, build_task, registry
 from tests.testapp import tasks
 from tests.testapp.plain import plain_task
+from tests.testapp.plain import task as django_task
 
 IMMEDIATE = {"default": {"BACKEND": "bunderstack_django.testing.backends.ImmediateBackend", "QUEUES": []}}
 
@@ -158,6 +161,35 @@ def test_a_job_runs_on_a_foreign_backend_without_our_options():
 
     assert result.return_value == 3
     assert task_backends["default"].__class__.__name__ == "ImmediateBackend"
+
+
+@override_settings(
+    TASKS={
+        "default": {
+            "BACKEND": f"{DjangoImmediateBackend.__module__}.{DjangoImmediateBackend.__qualname__}",
+            "QUEUES": [],
+        }
+    }
+)
+def test_a_backend_that_is_not_ours_runs_a_job_and_says_once_that_it_passes_over_its_options(caplog):
+    _warn_of_foreign_class.cache_clear()
+    results = [tasks.add.using(priority=number).enqueue(1, 2) for number in (1, 2)]
+
+    assert [result.return_value for result in results] == [3, 3]
+    assert caplog.text.count("runs jobs without their options") == 1
+
+
+@pytest.mark.skipif(VERSION[:2] == (6, 0), reason="task() of Django 6.0 takes no further options")
+def test_djangos_decorator_passes_the_options_on():
+    task = django_task(retries=5, timeout=30)(retried)
+
+    assert (task.retries, task.timeout, task.job_name) == (5, timedelta(seconds=30), retried_path)
+
+
+def retried() -> None: ...
+
+
+retried_path = "tests.jobs.test_declare.retried"
 
 
 def test_the_wait_before_a_retry_grows_and_is_bounded():
