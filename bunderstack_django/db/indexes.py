@@ -100,6 +100,8 @@ class UniqueWhile(BaseConstraint):
         return f"{self.fields[-1]}_while_active"
 
     def _partial(self, model: Any) -> models.UniqueConstraint:
+        # Most rows have no key: none of their versions needs an entry in the index.
+        has_key = models.Q(**{f"{self.fields[-1]}__isnull": False})
         return models.UniqueConstraint(
-            fields=self.fields, condition=models.Q(status__in=self.statuses), name=self.name
+            fields=self.fields, condition=models.Q(status__in=self.statuses) & has_key, name=self.name
         )

@@ -36,6 +36,10 @@ ORDER = "priority DESC, run_after, id"
 BATCH_BYTES = 8 * 1024 * 1024  # of one statement
 Rows = list[tuple[Any, ...]]
 
+_INSERTED = (
+    "id, name, backend, queue_name, priority, payload, max_attempts, dedupe_key, concurrency_key, "
+    "run_after, status, attempts, crashes, recovered, worker_ids, errors, log, enqueued_at"
+)
 _NEW = tuple(f.name for f in fields(NewJob))
 _SETTLED = tuple(f.name for f in fields(Settlement))
 _PULSE = tuple(f.name for f in fields(Pulse))
@@ -242,22 +246,49 @@ class Dialect(ABC):
 
     shortened: ClassVar[str]
 
-    def insert_select(self) -> str:
+    def insert_sql(self, jobs: Sequence[NewJob]) -> tuple[str, tuple[Any, ...]]:
+        """INSERT … of ``jobs`` with its parameters, open for what a dialect adds."""
+        return (
+            self._insert_one(jobs[0])
+            if len(jobs) == 1
+            else (self._insert_select(), (self.insert_rows(jobs),))
+        )
+
+    def _insert_one(self, job: NewJob) -> tuple[str, tuple[Any, ...]]:
+        """A row as VALUES: that takes a quarter less time than a row set of one."""
+        due, instants = self.now, ()
+        if job.run_after is not None:
+            due, instants = self.instant("%s"), (_utc_text(job.run_after),)
+        elif job.delay is not None:
+            due = self.plus(repr(job.delay.total_seconds()))
+        status = (
+            "'pending'"
+            if due == self.now
+            else f"CASE WHEN {due} > {self.now} THEN 'scheduled' ELSE 'pending' END"
+        )
+        sql = (
+            f"INSERT INTO {self.table} ({_INSERTED}) VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, "
+            f"{due}, {status}, 0, 0, 0, '[]', '[]', '[]', {self.now})"
+        )
+        values = (
+            *(self.id_text(job.id), job.name, job.backend, job.queue_name, job.priority, job.payload),
+            *(job.max_attempts, job.dedupe_key, job.concurrency_key),
+        )
+        return sql, (*values, *instants, *instants)
+
+    def _insert_select(self) -> str:
         """INSERT … SELECT from the row set of NewJob."""
         due = f"COALESCE({self.instant('v.run_after')}, {self.plus('COALESCE(v.delay, 0)')})"
-        columns = (
-            "id, name, backend, queue_name, priority, payload, max_attempts, dedupe_key, concurrency_key, "
-            "run_after, status, attempts, crashes, recovered, worker_ids, errors, log, enqueued_at"
-        )
         return (
-            f"INSERT INTO {self.table} ({columns}) SELECT v.id, v.name, v.backend, v.queue_name, v.priority, "
+            f"INSERT INTO {self.table} ({_INSERTED}) SELECT v.id, v.name, v.backend, v.queue_name, v.priority, "
             f"v.payload, v.max_attempts, v.dedupe_key, v.concurrency_key, {due}, "
             f"CASE WHEN {due} > {self.now} THEN 'scheduled' ELSE 'pending' END, "
-            f"0, 0, 0, '[]', '[]', '[]', {self.now} FROM {self.rows_sql(_NEW)}"
+            f"0, 0, 0, '[]', '[]', '[]', {self.now} FROM {self.rows_sql(_NEW)} "
+            "WHERE true"  # else SQLite takes ON CONFLICT for the start of a join condition
         )
 
     def insert_rows(self, jobs: Sequence[NewJob]) -> str:
-        """The JSON parameter of ``insert_select``."""
+        """The JSON parameter of a row set of NewJob."""
         return self.json_rows(
             [
                 {

@@ -61,8 +61,9 @@ class MariaDB(Dialect):
             return self._insert_unless_taken(connection, wanted) if wanted else []
 
     def _insert(self, connection: BaseDatabaseWrapper, jobs: Sequence[NewJob]) -> list[Inserted]:
-        sql = f"{self.insert_select()} RETURNING id, status, enqueued_at"
-        return [Inserted(*row) for row in self.fetch(connection, sql, (self.insert_rows(jobs),))]
+        insert, parameters = self.insert_sql(jobs)
+        sql = f"{insert} RETURNING id, status, enqueued_at"
+        return [Inserted(*row) for row in self.fetch(connection, sql, parameters)]
 
     def _insert_unless_taken(self, connection: BaseDatabaseWrapper, jobs: Sequence[NewJob]) -> list[Inserted]:
         """As ``_insert``; nothing if a row made past the locks, by hand, has taken a key meanwhile."""

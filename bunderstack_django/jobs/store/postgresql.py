@@ -35,11 +35,9 @@ class PostgreSQL(Dialect):
     shortened: ClassVar[str] = "left(worker_ids, -1)"
 
     def insert(self, connection: BaseDatabaseWrapper, jobs: Sequence[NewJob]) -> list[Inserted]:
-        sql = (
-            f"{self.insert_select()} ON CONFLICT DO NOTHING "
-            f"RETURNING id, status, enqueued_at AT TIME ZONE 'UTC'"
-        )
-        return [Inserted(*row) for row in self.fetch(connection, sql, (self.insert_rows(jobs),))]
+        insert, parameters = self.insert_sql(jobs)
+        sql = f"{insert} ON CONFLICT DO NOTHING RETURNING id, status, enqueued_at AT TIME ZONE 'UTC'"
+        return [Inserted(*row) for row in self.fetch(connection, sql, parameters)]
 
     def _claim(
         self,

@@ -19,9 +19,9 @@ class SQLite(Dialect):
     shortened: ClassVar[str] = "substr(worker_ids, 1, length(worker_ids) - 1)"
 
     def insert(self, connection: BaseDatabaseWrapper, jobs: Sequence[NewJob]) -> list[Inserted]:
-        # WHERE true: else the parser takes ON for the start of a join condition.
-        sql = f"{self.insert_select()} WHERE true ON CONFLICT DO NOTHING RETURNING id, status, enqueued_at"
-        return [Inserted(*row) for row in self.fetch(connection, sql, (self.insert_rows(jobs),))]
+        insert, parameters = self.insert_sql(jobs)
+        sql = f"{insert} ON CONFLICT DO NOTHING RETURNING id, status, enqueued_at"
+        return [Inserted(*row) for row in self.fetch(connection, sql, parameters)]
 
     def _claim(
         self,
