@@ -33,7 +33,7 @@ from .backends import databases, keeps_jobs, only_logged, sender_of
 from .declare import BoundJob, as_job, registry
 from .models import Job, new_id
 from .payload import encode
-from .results import result_of
+from .results import as_result, result_of
 from .states import Status
 from .store import records
 from .store.dialect import BATCH_BYTES
@@ -72,7 +72,8 @@ def enqueue_many(calls: Iterable[BoundJob | tuple[Task, Sequence[Any], dict[str,
 def _enqueue_bound(backend: BaseTaskBackend, calls: list[BoundJob]) -> list[TaskResult]:
     if not keeps_jobs(backend):
         return [backend.enqueue(call.task, list(call.args), dict(call.kwargs)) for call in calls]
-    placed = _place(backend.database, [prepare(call.task, call.args, call.kwargs) for call in calls])
+    limit = conf.value("MAX_PAYLOAD_BYTES")
+    placed = _place(backend.database, [prepare(call.task, call.args, call.kwargs, limit) for call in calls])
     for result, is_new in placed:
         if is_new:
             _announce_enqueued(backend, result)
@@ -138,8 +139,14 @@ def announce_finished(job: Job | None) -> None:
     task_finished.send_robust(sender_of(job.backend), task_result=result)
 
 
-def prepare(task: Task, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[TaskResult, NewJob]:
-    """A call as the result to hand out and the row to insert. Raises InvalidPayload."""
+def prepare(
+    task: Task, args: tuple[Any, ...], kwargs: dict[str, Any], limit: int | None = None
+) -> tuple[TaskResult, NewJob]:
+    """A call as the result to hand out and the row to insert. Raises InvalidPayload.
+
+    :param limit: bytes of the payload; the setting if omitted.
+    """
+    limit = conf.value("MAX_PAYLOAD_BYTES") if limit is None else limit
     declared = as_job(task)
     payload = declared.schema.dump(args, kwargs)
     job_id = new_id()
@@ -149,14 +156,14 @@ def prepare(task: Task, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[
         backend=task.backend,
         queue_name=task.queue_name,
         priority=task.priority,
-        payload=encode(payload, f"The arguments of {declared.job_name}", conf.value("MAX_PAYLOAD_BYTES")),
+        payload=encode(payload, f"The arguments of {declared.job_name}", limit),
         max_attempts=declared.retries + 1,
         run_after=_due(task.run_after),
         delay=declared.delay,
         dedupe_key=declared.dedupe_key,
         concurrency_key=rules.concurrency_key(declared, args, kwargs),
     )
-    result = TaskResult(
+    result = as_result(
         task=task,
         id=str(job_id),
         status=TaskResultStatus.READY,
@@ -169,6 +176,7 @@ def prepare(task: Task, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[
         backend=task.backend,
         errors=[],
         worker_ids=[],
+        _return_value=None,
     )
     return result, new
 
@@ -180,8 +188,10 @@ def _announce_enqueued(backend: Any, result: TaskResult) -> None:
 
 def _place(using: str, prepared: list[tuple[TaskResult, NewJob]]) -> list[tuple[TaskResult, bool]]:
     """Insert prepared jobs. Each result comes with whether it is new, or an earlier job's with its dedupe key."""
-    # By key: two statements that wait for each other's keys must not do so crosswise.
-    ordered = sorted((new for _, new in prepared), key=lambda new: (new.name, new.dedupe_key or "", new.id))
+    ordered = [new for _, new in prepared]
+    if any(new.dedupe_key is not None for new in ordered):
+        # Two statements that wait for each other's keys must not do so crosswise.
+        ordered.sort(key=lambda new: (new.name, new.dedupe_key or "", new.id))
     batches = list(portions(ordered, _weight, rows_each=BATCH_ROWS, bytes_each=BATCH_BYTES))
     if len(batches) == 1:
         inserted = _insert(using, batches[0])
@@ -206,8 +216,8 @@ def _insert(using: str, jobs: list[NewJob]) -> dict[UUID, Inserted | Job]:
     dialect = store.dialect_of(connection)
     done: dict[UUID, Inserted | Job] = {}
     for _ in range(_TRIES):
-        for row in dialect.insert(connection, jobs):
-            done[_as_uuid(row.id)] = row
+        inserted = {row.id: row for row in dialect.insert(connection, jobs)}
+        done.update((job.id, inserted[key]) for job in jobs if (key := dialect.id_read(job.id)) in inserted)
         left = [job for job in jobs if job.id not in done]
         for job in left:  # a rival holds the key; if it has ended meanwhile, insert again
             holder = records.holder(job.name, job.dedupe_key or "", using)
@@ -232,7 +242,3 @@ def _due(run_after: datetime | None) -> datetime | None:
     if timezone.is_naive(run_after) and not settings.USE_TZ:
         run_after = timezone.make_aware(run_after, timezone.get_default_timezone())
     return run_after.astimezone(UTC)
-
-
-def _as_uuid(key: Any) -> UUID:
-    return key if isinstance(key, UUID) else UUID(key)

@@ -25,6 +25,7 @@ from ..exceptions import InvalidPayload
 
 _MAX_DEPTH: Final = 100
 _MAX_INTEGER_BITS: Final = 13_000  # json.loads refuses integers of more than about 4,300 digits
+_ENCODER: Final = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False, allow_nan=False)
 Adapter = TypeAdapter[Any]
 
 
@@ -181,7 +182,7 @@ def split(payload: Any) -> tuple[list[Any], dict[str, Any]]:
 
 def encode(value: Any, label: str, limit: int) -> str:
     """``value`` (plain JSON already) as text of at most ``limit`` bytes. Raises InvalidPayload."""
-    text = json.dumps(value, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+    text = _ENCODER.encode(value)
     if len(text) * 4 > limit and (size := len(text.encode())) > limit:
         raise InvalidPayload(
             f"{label} takes {size:,} bytes as JSON; at most {limit:,} are stored (MAX_PAYLOAD_BYTES). "

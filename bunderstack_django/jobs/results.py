@@ -49,6 +49,14 @@ def result_of(job: Job) -> TaskResult:
     return result
 
 
+def as_result(**values: Any) -> TaskResult:
+    """A TaskResult of values that are in JSON form already: its own ``__init__`` would convert them once more."""
+    result = object.__new__(TaskResult)
+    for name, value in values.items():
+        object.__setattr__(result, name, value)
+    return result
+
+
 def as_list(value: Any) -> list[Any]:
     """``value``; nothing if a hand-made row holds something else there."""
     return value if isinstance(value, list) else []

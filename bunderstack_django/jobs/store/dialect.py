@@ -36,11 +36,12 @@ ORDER = "priority DESC, run_after, id"
 BATCH_BYTES = 8 * 1024 * 1024  # of one statement
 Rows = list[tuple[Any, ...]]
 
+# Of a NewJob, what many have in common, and what the store adds; ``_INSERTED`` is the order of both in an INSERT.
+_COMMON = ("name", "backend", "queue_name", "priority", "max_attempts", "dedupe_key", "concurrency_key")
 _INSERTED = (
-    "id, name, backend, queue_name, priority, payload, max_attempts, dedupe_key, concurrency_key, "
+    f"id, payload, {', '.join(_COMMON)}, "
     "run_after, status, attempts, crashes, recovered, worker_ids, errors, log, enqueued_at"
 )
-_NEW = tuple(f.name for f in fields(NewJob))
 _SETTLED = tuple(f.name for f in fields(Settlement))
 _PULSE = tuple(f.name for f in fields(Pulse))
 
@@ -214,6 +215,10 @@ class Dialect(ABC):
         """An id, a UUID or as this database gave it, in the database's own form."""
         return key.hex if isinstance(key, UUID) and not self.native_uuid else str(key)
 
+    def id_read(self, key: UUID) -> Any:
+        """An id in the form in which this database gives it."""
+        return self.id_text(key)
+
     @cached_property
     def claimed_columns(self) -> str:
         instants = {"run_after", "enqueued_at", "started_at", "last_attempted_at", "cancel_requested_at"}
@@ -248,65 +253,61 @@ class Dialect(ABC):
 
     def insert_sql(self, jobs: Sequence[NewJob]) -> tuple[str, tuple[Any, ...]]:
         """INSERT … of ``jobs`` with its parameters, open for what a dialect adds."""
-        return (
-            self._insert_one(jobs[0])
-            if len(jobs) == 1
-            else (self._insert_select(), (self.insert_rows(jobs),))
-        )
+        return self._insert_one(jobs[0]) if len(jobs) == 1 else self._insert_many(jobs)
 
     def _insert_one(self, job: NewJob) -> tuple[str, tuple[Any, ...]]:
         """A row as VALUES: that takes a quarter less time than a row set of one."""
-        due, instants = self.now, ()
+        due: str = self.now
+        instants: tuple[str, ...] = ()
         if job.run_after is not None:
             due, instants = self.instant("%s"), (_utc_text(job.run_after),)
         elif job.delay is not None:
             due = self.plus(repr(job.delay.total_seconds()))
+        values = (self.id_text(job.id), job.payload, *(getattr(job, name) for name in _COMMON))
+        placeholders = ", ".join(["%s"] * len(values))
+        sql = f"INSERT INTO {self.table} ({_INSERTED}) VALUES ({placeholders}, {self._fresh(due)})"
+        return sql, (*values, *(instants if due == self.now else instants * 2))
+
+    def _insert_many(self, jobs: Sequence[NewJob]) -> tuple[str, tuple[Any, ...]]:
+        """INSERT … SELECT from a row set; what all rows have in common is a parameter of its own, not in each row."""
+        same = {name: value for name in _COMMON if len({value := getattr(job, name) for job in jobs}) == 1}
+        varying = ["id", "payload", *(name for name in _COMMON if name not in same)]
+        due = self.now
+        if any(job.run_after is not None or job.delay is not None for job in jobs):
+            varying += ["run_after", "delay"]
+            due = f"COALESCE({self.instant('v.run_after')}, {self.plus('COALESCE(v.delay, 0)')})"
+        columns = ", ".join(
+            ["v.id", "v.payload", *("%s" if name in same else f"v.{name}" for name in _COMMON)]
+        )
+        rows = self.json_rows([{name: self._new_value(job, name) for name in varying} for job in jobs])
+        sql = (
+            f"INSERT INTO {self.table} ({_INSERTED}) SELECT {columns}, {self._fresh(due)} "
+            f"FROM {self.rows_sql(varying)} WHERE true"  # else SQLite takes ON CONFLICT for a join condition
+        )
+        return sql, (*same.values(), rows)
+
+    def _fresh(self, due: str) -> str:
+        """The values of a new row that no caller chooses, in the order of ``_INSERTED``."""
         status = (
             "'pending'"
             if due == self.now
             else f"CASE WHEN {due} > {self.now} THEN 'scheduled' ELSE 'pending' END"
         )
-        sql = (
-            f"INSERT INTO {self.table} ({_INSERTED}) VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, "
-            f"{due}, {status}, 0, 0, 0, '[]', '[]', '[]', {self.now})"
-        )
-        values = (
-            *(self.id_text(job.id), job.name, job.backend, job.queue_name, job.priority, job.payload),
-            *(job.max_attempts, job.dedupe_key, job.concurrency_key),
-        )
-        return sql, (*values, *instants, *instants)
+        return f"{due}, {status}, 0, 0, 0, '[]', '[]', '[]', {self.now}"
 
-    def _insert_select(self) -> str:
-        """INSERT … SELECT from the row set of NewJob."""
-        due = f"COALESCE({self.instant('v.run_after')}, {self.plus('COALESCE(v.delay, 0)')})"
-        return (
-            f"INSERT INTO {self.table} ({_INSERTED}) SELECT v.id, v.name, v.backend, v.queue_name, v.priority, "
-            f"v.payload, v.max_attempts, v.dedupe_key, v.concurrency_key, {due}, "
-            f"CASE WHEN {due} > {self.now} THEN 'scheduled' ELSE 'pending' END, "
-            f"0, 0, 0, '[]', '[]', '[]', {self.now} FROM {self.rows_sql(_NEW)} "
-            "WHERE true"  # else SQLite takes ON CONFLICT for the start of a join condition
-        )
-
-    def insert_rows(self, jobs: Sequence[NewJob]) -> str:
-        """The JSON parameter of a row set of NewJob."""
-        return self.json_rows(
-            [
-                {
-                    "id": self.id_text(job.id),
-                    "name": job.name,
-                    "backend": job.backend,
-                    "queue_name": job.queue_name,
-                    "priority": job.priority,
-                    "payload": job.payload,
-                    "max_attempts": job.max_attempts,
-                    "run_after": None if job.run_after is None else _utc_text(job.run_after),
-                    "delay": None if job.delay is None else job.delay.total_seconds(),
-                    "dedupe_key": job.dedupe_key,
-                    "concurrency_key": job.concurrency_key,
-                }
-                for job in jobs
-            ],
-        )
+    def _new_value(self, job: NewJob, name: str) -> Any:
+        value = getattr(job, name)
+        if value is None:
+            return None
+        match name:
+            case "id":
+                return self.id_text(value)
+            case "run_after":
+                return _utc_text(value)
+            case "delay":
+                return value.total_seconds()
+            case _:
+                return value
 
     def instant(self, text: str) -> str:
         """SQL for an instant given as UTC text in a JSON row set."""

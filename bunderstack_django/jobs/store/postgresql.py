@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from typing import Any, ClassVar
+from uuid import UUID
 
 from django.db.backends.base.base import BaseDatabaseWrapper
 
@@ -33,6 +34,9 @@ class PostgreSQL(Dialect):
     instants_read: ClassVar[str] = "{0} AT TIME ZONE 'UTC' AS {0}"
     text_parameter: ClassVar[str] = "%s::text"
     shortened: ClassVar[str] = "left(worker_ids, -1)"
+
+    def id_read(self, key: UUID) -> Any:
+        return key
 
     def insert(self, connection: BaseDatabaseWrapper, jobs: Sequence[NewJob]) -> list[Inserted]:
         insert, parameters = self.insert_sql(jobs)

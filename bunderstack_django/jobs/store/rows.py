@@ -12,8 +12,7 @@ from ..states import Status
 Row = TypeVar("Row")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NewJob:
+class NewJob(NamedTuple):
     """A job to be inserted."""
 
     id: Any  # UUID
