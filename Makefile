@@ -63,7 +63,7 @@ lint: $(VENV)/installed ## Format, style, types, import contracts, migrations
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/mypy
-	PYTHONPATH=. $(VENV)/bin/lint-imports --no-cache | tail -n 12
+	PYTHONPATH=. $(VENV)/bin/lint-imports --no-cache
 	DJANGO_SETTINGS_MODULE=tests.settings $(VENV)/bin/python -m django makemigrations --check --dry-run
 
 format: $(VENV)/installed ## Format the code
