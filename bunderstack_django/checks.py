@@ -4,7 +4,7 @@ E001 unknown setting · E002 value of a setting · E003 SQLite too old · E004 M
 E006 no such database
 W001 no backend of ours in TASKS · W002 SQLite not in WAL mode · W003 SQLite transactions not IMMEDIATE
 W004 jobs in another database than the models · W005 isolation level · W006 option without effect yet
-W007 heartbeat too slow for the lease
+W007 heartbeat too slow for the lease · W008 MariaDB without descending indexes
 """
 
 from __future__ import annotations
@@ -147,11 +147,24 @@ def _check_sqlite(connection: Any) -> Iterator[CheckMessage]:
 
 
 def _check_mariadb(connection: Any) -> Iterator[CheckMessage]:
-    if connection.mysql_is_mariadb and connection.mysql_version < (10, 6):
+    if not connection.mysql_is_mariadb:
+        yield checks.Error(
+            "MySQL cannot keep jobs: it has no INSERT … RETURNING.",
+            hint="Use MariaDB, PostgreSQL or SQLite.",
+            id="bunderstack_django.E004",
+        )
+        return
+    if connection.mysql_version < (10, 6):
         yield checks.Error(
             "MariaDB before 10.6 has no SKIP LOCKED: workers would wait for each other.",
             hint="Use MariaDB 10.6 or later; 10.11 is tested.",
             id="bunderstack_django.E004",
+        )
+    elif connection.mysql_version < (10, 8):
+        yield checks.Warning(
+            "MariaDB before 10.8 has no descending indexes: a claim sorts all pending jobs.",
+            hint="Use MariaDB 10.8 or later; 10.11 is tested.",
+            id="bunderstack_django.W008",
         )
     with connection.cursor() as cursor:
         cursor.execute("SELECT @@session.tx_isolation", [])

@@ -8,7 +8,7 @@ BunderstackError
 ├── JobDoesNotExist     (also LookupError)
 ├── JobNotFinished
 ├── DedupeConflict
-└── LeaseLost, WorkerLost
+└── WorkerLost
 
 Discard, Retry, Snooze and JobCancelled are raised by a handler to say how its job goes on;
 JobTimeout is raised in a handler whose time is up.
@@ -49,10 +49,6 @@ class JobNotFinished(BunderstackError):
 
 class DedupeConflict(BunderstackError):
     """A newer job holds the dedupe key."""
-
-
-class LeaseLost(BunderstackError):
-    """Another worker took the job over; this outcome does not count."""
 
 
 class WorkerLost(BunderstackError):

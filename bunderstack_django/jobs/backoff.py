@@ -46,7 +46,10 @@ class Backoff:
 
 def wait_after(backoff: Callable[[int], timedelta | float], attempt: int) -> timedelta:
     """What ``backoff`` says, brought between nothing and ten years."""
-    wait: timedelta | float = backoff(attempt)  # a user's callable may give seconds
-    if not isinstance(wait, timedelta):
-        wait = timedelta(seconds=float(wait))
+    try:
+        wait = backoff(attempt)
+        if not isinstance(wait, timedelta):  # a user's callable may give seconds
+            wait = timedelta(seconds=float(wait))
+    except OverflowError:
+        return _LONGEST
     return min(max(wait, timedelta(0)), _LONGEST)

@@ -50,19 +50,31 @@ class Run:
         "claimed",
         "ended",
         "is_handed_out",
+        "is_overdue",
         "is_settling",
+        "leased_at",
         "lost",
         "marked_started",
         "received",
         "started",
         "task",
         "was_cancelled",
+        "was_interrupted",
     )
 
-    def __init__(self, claimed: Claimed, is_stopping: Callable[[], bool] = lambda: False) -> None:
+    def __init__(
+        self,
+        claimed: Claimed,
+        is_stopping: Callable[[], bool] = lambda: False,
+        leased_at: float | None = None,
+    ) -> None:
         self.claimed = claimed
         self.task: JobTask | None = None
         self.received = time.monotonic()
+        # When the statement was sent, in monotonic seconds, that last gave or renewed the lease.
+        self.leased_at = self.received if leased_at is None else leased_at
+        self.was_interrupted = False  # by its timeout
+        self.is_overdue = False  # its last heartbeat found the row locked by another
         self.started: float | None = None
         self.ended: float | None = None
         self.marked_started = claimed.started_at is not None
@@ -114,6 +126,15 @@ class Run:
         """The database's time, reckoned from the claim: this host's clock may be wrong."""
         return as_utc(self.claimed.last_attempted_at) + timedelta(seconds=time.monotonic() - self.received)
 
+    def forget_news(self) -> None:
+        """Drop progress and log lines not yet written."""
+        with self._lock:
+            self._new_progress = self._new_log = None
+
+    def interrupted(self) -> None:
+        """Its timeout was raised in the handler, which may or may not let it pass."""
+        self.was_interrupted = True
+
     @property
     def is_running(self) -> bool:
         return self.started is not None and self.ended is None
@@ -121,12 +142,14 @@ class Run:
     @property
     def has_news(self) -> bool:
         """Whether there is something to write before the next heartbeat."""
-        if self._new_progress is not None or self._new_log is not None:
+        if self._new_progress is not None or self._new_log is not None or self.is_overdue:
             return not self.is_settling
         return self.is_running and not self.marked_started and time.monotonic() - (self.started or 0.0) > 1
 
-    def renewed(self, pulse: Pulse, *, cancelled: bool) -> None:
-        """``pulse`` was written."""
+    def renewed(self, pulse: Pulse, *, cancelled: bool, at: float) -> None:
+        """``pulse``, sent at this monotonic instant, was written."""
+        self.leased_at = at
+        self.is_overdue = False
         self.was_cancelled = self.was_cancelled or cancelled
         self.marked_started = self.marked_started or pulse.started_ago is not None
         with self._lock:
@@ -191,11 +214,19 @@ class Outcome:
     verdict: Verdict
     error: JobError | None = None
     result: str | None = None  # JSON text
+    is_last_resort: bool = False  # what stands in for an outcome that could not be stored
+
+    def as_refused(self, error: Exception) -> Outcome:
+        """The failure to record where the database would not have this outcome."""
+        described = describe(error, attempt=self.run.claimed.attempts, worker=self.run.claimed.worker)
+        self.run.forget_news()
+        return Outcome(self.run, states.failed(FailureReason.ERROR), error=described, is_last_resort=True)
 
     def settlement(self) -> Settlement:
         errors = None
         if self.error is not None:
-            errors = dumps(remembered(_list(self.run.claimed.errors), self.error))
+            before = [] if self.is_last_resort else _list(self.run.claimed.errors)
+            errors = dumps(remembered(before, self.error))
         return self.run.settlement(self.verdict, errors=errors, result=self.result)
 
     @property
@@ -230,7 +261,7 @@ def execute(run: Run) -> Outcome:
         if task.is_async:
             value = async_to_sync(partial(awaited, partial(task.func, *args, **kwargs), seconds))()
         else:
-            value = deadlines.call(partial(task.func, *args, **kwargs), seconds)
+            value = deadlines.call(partial(task.func, *args, **kwargs), seconds, on_fire=run.interrupted)
     except BaseException as error:  # noqa: BLE001 - SystemExit and its like fail this job, not the worker
         run.ended = time.monotonic()
         return _raised(run, task, error)
@@ -256,9 +287,9 @@ def _raised(run: Run, task: JobTask, error: BaseException) -> Outcome:
     except Exception as fault:  # noqa: BLE001 - a backoff of the user's that raises
         return _failed(run, fault, states.failed(FailureReason.ERROR))
     if isinstance(error, JobTimeout):
-        error = JobTimeout(f"The attempt ran longer than its timeout of {task.timeout}.").with_traceback(
-            error.__traceback__
-        )
+        told = JobTimeout(f"The attempt ran longer than its timeout of {task.timeout}.")
+        told.__cause__ = error.__cause__
+        error = told.with_traceback(error.__traceback__)
     if verdict.uncharged or verdict.status == Status.CANCELLED:
         return Outcome(run, verdict)
     return _failed(run, error, verdict)
@@ -283,7 +314,10 @@ def _unknown(run: Run) -> Outcome:
     except UnknownJob as error:
         failure = error
     errors = _list(run.claimed.errors)
-    first = next(filter(None, map(_unknown_since, errors)), None)
+    first: datetime | None = None  # a wait that any later error, the second of its own kind too, has ended
+    for each in errors:
+        since = _unknown_since(each)
+        first = since if first is None else None
     if first is None:
         outcome = _failed(run, failure, states.give_back(UNKNOWN_JOB_DELAY))
     elif run.now() - first >= conf.duration("UNKNOWN_JOB_GRACE"):
@@ -311,9 +345,11 @@ def tally(claimed: Claimed) -> Tally:
 def _list(text: str) -> list[Any]:
     """A list kept as JSON; nothing if a hand-made row holds something else there."""
     try:
-        return as_list(json.loads(text))
+        kept = as_list(json.loads(text))
+        dumps(kept).encode()  # what was read must be writable again: no NaN, no lone surrogate
     except (ValueError, RecursionError):
         return []
+    return kept
 
 
 def _without_last(worker_ids: str) -> str:

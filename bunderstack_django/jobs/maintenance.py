@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
+from math import inf
 from typing import Any
 
 from django.db.backends.base.base import BaseDatabaseWrapper
@@ -27,6 +29,7 @@ PROMOTE_BATCH = 1_000
 RECOVER_BATCH = 100
 PRUNE_BATCH = 1_000
 PRUNE_EVERY = timedelta(seconds=60)
+PRUNE_TIME = 0.5  # seconds in a row; what is left waits for the next turn
 RECOVER_EVERY = timedelta(seconds=5)
 
 
@@ -38,12 +41,12 @@ class Recovered:
     status: str
 
 
-def promote(connection: BaseDatabaseWrapper) -> int:
-    """Make due scheduled jobs pending. Returns how many."""
+def promote(connection: BaseDatabaseWrapper, *, until: float = inf) -> int:
+    """Make due scheduled jobs pending, batch after batch until this monotonic instant. Returns how many."""
     total = 0
     while (moved := dialect_of(connection).promote(connection, PROMOTE_BATCH)) > 0:
         total += moved
-        if moved < PROMOTE_BATCH:
+        if moved < PROMOTE_BATCH or time.monotonic() >= until:
             break
     return total
 
@@ -85,8 +88,8 @@ def recover(
     return recovered
 
 
-def prune(connection: BaseDatabaseWrapper) -> int:
-    """Delete ended jobs past their retention, in batches. Returns how many."""
+def prune(connection: BaseDatabaseWrapper, *, until: float = inf) -> int:
+    """Delete ended jobs past their retention, batch after batch until this monotonic instant. Returns how many."""
     dialect = dialect_of(connection)
     total = 0
     for status in TERMINAL:
@@ -97,6 +100,8 @@ def prune(connection: BaseDatabaseWrapper) -> int:
                     connection, status=status.value, name=name, older_than=older_than, limit=PRUNE_BATCH
                 )
                 total += deleted
+                if time.monotonic() >= until:
+                    return total
                 if deleted < PRUNE_BATCH:
                     break
     return total
@@ -105,12 +110,10 @@ def prune(connection: BaseDatabaseWrapper) -> int:
 def retention_of(name: str, status: Status) -> timedelta:
     """How long a job of this name is kept after it ended as ``status``."""
     task = registry.declared(name)
-    match None if task is None else task.retention:
-        case timedelta() as kept:
-            return kept
-        case tuple() as per_status:
-            return dict(per_status).get(status.value) or conf.retention(status.value)
-    return conf.retention(status.value)
+    own = None if task is None else task.retention
+    if isinstance(own, tuple):  # (outcome, duration) pairs
+        own = dict(own).get(status.value)
+    return conf.retention(status.value) if own is None else own
 
 
 def chores(
@@ -122,7 +125,7 @@ def chores(
     if may_recover and workers.take_turn("recover", min(RECOVER_EVERY, conf.heartbeat()), using):
         recovered = recover(connection, is_own=is_own)
     if workers.take_turn("prune", PRUNE_EVERY, using):
-        pruned = prune(connection)
+        pruned = prune(connection, until=time.monotonic() + PRUNE_TIME)
         workers.forget_dead(max(conf.lease() * 10, timedelta(minutes=5)), using)
         if pruned:
             logger.info("Pruned ended jobs count=%d", pruned)

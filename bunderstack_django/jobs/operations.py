@@ -5,11 +5,10 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
-from functools import cache
+from functools import cache, partial
 from typing import Any, Final
 from uuid import UUID
 
-from asgiref.sync import sync_to_async
 from django.conf import settings
 from django.db import connections, transaction
 from django.utils import timezone
@@ -96,8 +95,9 @@ def cancel(job_id: str | UUID) -> bool:
     for using in databases():
         status = records.cancel(job_id, using)
         if status is not None:
-            if status == Status.CANCELLED:
-                announce_finished(records.get(job_id, using))
+            if status == Status.CANCELLED:  # by this call: a running job's end is told by its worker
+                tell = partial(announce_finished, records.get(job_id, using))
+                transaction.on_commit(tell, using=using, robust=True)
             return True
     return False
 
@@ -113,11 +113,6 @@ def retry(job_id: str | UUID) -> TaskResult:
             registry.get(job.name)  # before anything is changed
             return result_of(records.retry(job_id, using))
     raise JobDoesNotExist(f"There is no job {job_id}.")
-
-
-async def aenqueue_many(calls: Iterable[Any]) -> list[TaskResult]:
-    """See enqueue_many()."""
-    return await sync_to_async(enqueue_many, thread_sensitive=True)(list(calls))
 
 
 def find_result(job_id: str, using: str) -> TaskResult:

@@ -93,7 +93,7 @@ def after_exception(error: BaseException, policy: Policy, tally: Tally) -> Verdi
         case JobCancelled():
             return CANCELLED
         case Snooze():
-            return give_back(error.after)
+            return give_back(wait_after(lambda _: error.after, 1))
         case Discard():
             return Verdict(status=Status.FAILED, reason=FailureReason.DISCARDED)
         case JobTimeout():

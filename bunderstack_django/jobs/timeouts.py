@@ -23,14 +23,16 @@ class Deadlines:
         self._thread: threading.Thread | None = None
         self._lock = threading.Lock()
 
-    def call(self, function: Callable[[], Any], seconds: float | None) -> Any:
+    def call(
+        self, function: Callable[[], Any], seconds: float | None, on_fire: Callable[[], None] = lambda: None
+    ) -> Any:
         """``function()``; raises JobTimeout inside it once ``seconds`` have passed.
 
-        A call that cannot be interrupted, in C code or asleep, gets the exception when it comes back to Python.
+        ``on_fire`` is told of it. A call that cannot be interrupted, in C code or asleep, gets the exception when it comes back to Python.
         """
         if seconds is None:
             return function()
-        guard = _Guard(threading.get_ident(), time.monotonic() + seconds)
+        guard = _Guard(threading.get_ident(), time.monotonic() + seconds, on_fire)
         self._watch(guard)
         value: Any = _UNSET
         try:
@@ -69,9 +71,10 @@ class Deadlines:
 class _Guard:
     """One call: in the handler until ``leave``; ``fire`` does something once at most, and only till then."""
 
-    __slots__ = ("_fired", "_inside", "_lock", "deadline", "thread")
+    __slots__ = ("_fired", "_inside", "_lock", "_on_fire", "deadline", "thread")
 
-    def __init__(self, thread: int, deadline: float) -> None:
+    def __init__(self, thread: int, deadline: float, on_fire: Callable[[], None]) -> None:
+        self._on_fire = on_fire
         self.thread = thread
         self.deadline = deadline
         self._lock = threading.Lock()
@@ -82,6 +85,7 @@ class _Guard:
         with self._lock:
             if self._inside and not self._fired:
                 self._fired = True
+                self._on_fire()
                 _raise_in(self.thread, JobTimeout)
 
     def leave(self) -> None:
@@ -96,9 +100,9 @@ async def awaited(call: Callable[[], Awaitable[Any]], seconds: float | None) -> 
     try:
         async with asyncio.timeout(seconds) as limit:
             return await call()
-    except TimeoutError:
+    except TimeoutError as error:
         if limit.expired():
-            raise JobTimeout from None
+            raise JobTimeout from error  # whose traceback leads into the handler
         raise
 
 

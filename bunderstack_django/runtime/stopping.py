@@ -28,10 +28,10 @@ class Wake:
         if timeout > 0:
             with suppress(Empty):
                 self._signals.get(timeout=timeout)
-        self._is_set = False
         with suppress(Empty):
             while True:
                 self._signals.get_nowait()
+        self._is_set = False  # last: a set() before this is what the caller is about to look for
 
 
 class Stop:

@@ -20,7 +20,7 @@ from .. import conf
 from ..compat import Task
 from ..jobs import maintenance
 from ..jobs.backends import databases
-from ..jobs.declare import as_job
+from ..jobs.declare import JobTask, as_job
 from ..jobs.execute import Outcome, Run, execute
 from ..jobs.models import Job
 from ..jobs.signals import announce_settled
@@ -99,13 +99,19 @@ def assert_enqueued(task: Task, *args: Any, count: int | None = None, **kwargs: 
         )
     ]
     wanted = job.schema.dump(args, kwargs) if args or kwargs else None
-    found = [row for row in waiting if wanted is None or row.payload == wanted]
+    found = [row for row in waiting if wanted is None or _bound(job, row.payload) == _bound(job, wanted)]
     if (not found) if count is None else (len(found) != count):
         expected = f"{job.job_name} with {wanted}" if wanted else job.job_name
         times = "" if count is None else f" {count} times"
-        seen = "\n".join(f"  {row.name} {row.payload}" for row in Job.objects.order_by("id")[:20]) or "  none"
+        stored = [row for using in databases() for row in Job.objects.using(using).order_by("id")[:20]]
+        seen = "\n".join(f"  {row.name} {row.payload}" for row in stored) or "  none"
         raise AssertionError(f"{expected} was not enqueued{times} (found {len(found)}). Jobs:\n{seen}")
     return found
+
+
+def _bound(job: JobTask, payload: dict[str, Any]) -> dict[str, Any]:
+    """The arguments by parameter: whether one was given by position or by name makes no difference."""
+    return dict(job.schema.signature.bind(*payload["args"], **payload["kwargs"]).arguments)
 
 
 def _tick(using: str) -> TickResult:

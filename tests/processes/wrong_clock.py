@@ -6,12 +6,16 @@ library tells SQLite stays right, and so does the monotonic clock, as when a hos
 
 from __future__ import annotations
 
+import contextlib
 import datetime as datetime_module
 import os
 import sys
 import time
 from pathlib import Path
 from typing import Any
+
+with contextlib.suppress(ImportError):
+    import psycopg  # noqa: F401 - written in C, it compares its idea of a datetime with the one it finds
 
 _file = Path(os.environ["PROCESS_CLOCK"])
 _time, _time_ns, _datetime, _date = time.time, time.time_ns, datetime_module.datetime, datetime_module.date

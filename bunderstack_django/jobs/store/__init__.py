@@ -32,7 +32,7 @@ def _dialect(alias: str, vendor: str) -> Dialect:
             from .sqlite import SQLite
 
             return SQLite(connection)
-        case "mysql":
+        case "mysql" if getattr(connection, "mysql_is_mariadb", False):
             from .mariadb import MariaDB
 
             return MariaDB(connection)

@@ -176,6 +176,15 @@ class Dialect(ABC):
         )
         return [Settled(*row) for row in self.fetch(connection, sql, (rows,))]
 
+    def still_held(self, connection: BaseDatabaseWrapper, held: Sequence[tuple[Any, str]]) -> set[Any]:
+        """Of these (id, token), the ids of those still running under the token: another has only locked the row."""
+        rows = self.json_rows([{"id": self.id_text(key), "token": token} for key, token in held])
+        sql = (
+            f"SELECT j.id FROM {self.table} j JOIN {self.rows_sql(('id', 'token'))} "
+            f"ON j.id = v.id AND j.lease_token = v.token WHERE j.status = 'running'"
+        )
+        return {row[0] for row in self.fetch(connection, sql, (rows,))}
+
     def pending_queues(self, connection: BaseDatabaseWrapper) -> list[str]:
         """The queues that have pending jobs, by one index probe each."""
         found: list[str] = []

@@ -195,7 +195,9 @@ class MariaDB(Dialect):
         )
         with self.transaction(connection):
             held = self._still_held(connection, pulses, "")
-            self.run(connection, sql, (self.pulse_rows(pulses),))
+            renewed = [each for each in pulses if (str(each.id), each.token) in held]
+            if renewed:
+                self.run(connection, sql, (self.pulse_rows(renewed),))
         return {each.id: held[key] for each in pulses if (key := (str(each.id), each.token)) in held}
 
     def _still_held(
@@ -205,7 +207,8 @@ class MariaDB(Dialect):
         marks = ", ".join(["%s"] * len(claims))
         sql = (
             f"SELECT id, lease_token, cancel_requested_at IS NOT NULL FROM {self.table} FORCE INDEX (PRIMARY) "
-            f"WHERE id IN ({marks}) AND status = 'running'{condition} ORDER BY id FOR UPDATE"
+            f"WHERE id IN ({marks}) AND status = 'running'{condition} ORDER BY id "
+            "FOR UPDATE SKIP LOCKED"  # someone's open transaction on one row must not hold up all the others
         )
         tokens = {(str(each.id), each.token) for each in claims}
         rows = self.fetch(connection, sql, [self.id_text(each.id) for each in claims])

@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 from uuid import UUID
 
 from django.db.backends.base.base import BaseDatabaseWrapper
+from django.db.backends.postgresql.psycopg_any import is_psycopg3
 
 from .dialect import ORDER, Dialect, Rows
 from .rows import Claimed, Inserted, NewJob, Pulse, Settled, Settlement
@@ -101,12 +102,12 @@ class PostgreSQL(Dialect):
         columns = tuple(Settlement.__dataclass_fields__)
         sql = (
             f"UPDATE {self.table} j SET {self.settle_set(lapsed_only)} FROM {self.rows_sql(columns)} "
-            f"WHERE j.id = v.id AND j.lease_token = v.token AND j.status = 'running'"
+            f"WHERE {self.reachable} AND j.id = v.id AND j.lease_token = v.token AND j.status = 'running'"
             f"{f' AND j.locked_until < {self.now}' if lapsed_only else ''} RETURNING j.id, j.status"
         )
-        return [
-            Settled(*row) for row in self.fetch_prepared(connection, sql, (self.settle_rows(settlements),))
-        ]
+        ids = [self.id_text(each.id) for each in settlements]
+        rows = self.fetch_prepared(connection, sql, (self.settle_rows(settlements), ids))
+        return [Settled(*row) for row in rows]
 
     def _pulse(
         self, connection: BaseDatabaseWrapper, pulses: Sequence[Pulse], lease: float
@@ -114,10 +115,22 @@ class PostgreSQL(Dialect):
         columns = tuple(Pulse.__dataclass_fields__)
         sql = (
             f"UPDATE {self.table} j SET {self.pulse_set(lease)} FROM {self.rows_sql(columns)} "
-            f"WHERE j.id = v.id AND j.lease_token = v.token AND j.status = 'running' "
+            f"WHERE {self.reachable} AND j.id = v.id AND j.lease_token = v.token AND j.status = 'running' "
             "RETURNING j.id, j.cancel_requested_at IS NOT NULL"
         )
-        return dict(self.fetch_prepared(connection, sql, (self.pulse_rows(pulses),)))
+        ids = [self.id_text(each.id) for each in pulses]
+        return dict(self.fetch_prepared(connection, sql, (self.pulse_rows(pulses), ids)))
+
+    @property
+    def reachable(self) -> str:
+        """A condition on ``j``, with the ids as its parameter: not locked by another.
+
+        Someone's open transaction on one row, a cancel in a slow request say, must not hold up all the others.
+        """
+        return (
+            f"j.id = ANY(ARRAY(SELECT id FROM {self.table} WHERE id = ANY(%s::uuid[]) "
+            "AND status = 'running' ORDER BY id FOR UPDATE SKIP LOCKED))"
+        )
 
     def rows_sql(self, columns: Iterable[str]) -> str:
         typed = ", ".join(f"{name} {_TYPES.get(name, 'text')}" for name in columns)
@@ -131,7 +144,11 @@ class PostgreSQL(Dialect):
 
         Not behind PgBouncer's transaction pooling, which DISABLE_SERVER_SIDE_CURSORS tells Django of.
         """
-        if connection.settings_dict.get("DISABLE_SERVER_SIDE_CURSORS") or connection.queries_logged:
+        if (
+            not is_psycopg3
+            or connection.settings_dict.get("DISABLE_SERVER_SIDE_CURSORS")
+            or connection.queries_logged
+        ):
             return self.fetch(connection, sql, parameters)
         from psycopg import Cursor
 

@@ -7,10 +7,9 @@ from datetime import timedelta
 from uuid import UUID
 
 from django.db import IntegrityError, connections, transaction
-from django.db.models import Case, F, Q, Value, When
 from django.db.models.functions import Coalesce
 
-from ...db.fields import ByteCharField, UTCDateTimeField
+from ...db.fields import UTCDateTimeField
 from ...exceptions import DedupeConflict, JobDoesNotExist, JobNotFinished
 from ...runtime.clock import DatabaseNow
 from ..models import Job, JobStatus, WorkerProcess
@@ -18,6 +17,7 @@ from ..states import ACTIVE, TERMINAL
 from . import dialect_of
 
 _ACTIVE = tuple(status.value for status in ACTIVE)
+_WAITING = (JobStatus.SCHEDULED.value, JobStatus.PENDING.value)
 _TERMINAL = tuple(status.value for status in TERMINAL)
 
 
@@ -39,31 +39,27 @@ def holder(name: str, dedupe_key: str, using: str) -> Job | None:
 
 
 def cancel(job_id: str | UUID, using: str) -> str | None:
-    """Cancel a waiting job, ask a running one to stop. Returns the status it has now; None if it had ended."""
+    """Cancel a waiting job, ask a running one to stop.
+
+    Returns ``cancelled`` if this call ended it, ``running`` if it was asked to; None if it had ended, or is none.
+    """
     key = parse_id(job_id)
     if key is None:
         return None
-    waiting = ~Q(status=JobStatus.RUNNING)
+    row = Job.objects.using(using).filter(pk=key)
     now = DatabaseNow()
-    # status comes last: MariaDB assigns from left to right.
-    changed = (
-        Job.objects.using(using)
-        .filter(pk=key, status__in=_ACTIVE)
-        .update(
-            cancel_requested_at=Coalesce("cancel_requested_at", now, output_field=UTCDateTimeField()),
-            finished_at=Case(
-                When(waiting, then=now), default=F("finished_at"), output_field=UTCDateTimeField()
-            ),
-            status=Case(
-                When(waiting, then=Value(JobStatus.CANCELLED.value)),
-                default=F("status"),
-                output_field=ByteCharField(),
-            ),
-        )
-    )
-    if not changed:
-        return None
-    return Job.objects.using(using).filter(pk=key).values_list("status", flat=True).first()
+    with transaction.atomic(using=using):
+        # Locked by key, then written by key: on MariaDB a condition on the status could lock crosswise to an outcome.
+        status = row.select_for_update().values_list("status", flat=True).first()
+        if status in _WAITING:
+            row.update(cancel_requested_at=now, finished_at=now, status=JobStatus.CANCELLED)
+            return JobStatus.CANCELLED.value
+        if status == JobStatus.RUNNING:
+            row.update(
+                cancel_requested_at=Coalesce("cancel_requested_at", now, output_field=UTCDateTimeField())
+            )
+            return JobStatus.RUNNING.value
+    return None
 
 
 def retry(job_id: str | UUID, using: str) -> Job:

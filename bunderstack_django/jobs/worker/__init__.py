@@ -111,7 +111,12 @@ class Worker:
             dispatcher.wake.wait(min(dispatcher.turn(), wait_until - time.monotonic()))
         idle = dispatcher.in_flight == 0
         dispatcher.write_all(end)
-        dispatcher.aftermath.close(timeout=max(0.1, wait_until - time.monotonic()))
+        untold = dispatcher.aftermath.close(
+            # Nobody waits for the end of a drained worker; one that was asked to stop has its time.
+            lambda: not self._stop.requested or (not self._stop.immediate and time.monotonic() < wait_until)
+        )
+        if untold:
+            logger.warning("Stopping before every outcome was told to its receivers count=%d", untold)
         dispatcher.inbox.close()
         if not (idle and self._threads.join(timeout=1)):
             self.abandoned = dispatcher.give_back_running()

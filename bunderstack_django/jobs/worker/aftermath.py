@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
+from collections.abc import Callable
 from queue import SimpleQueue
 
 from django.db import connections
@@ -31,11 +32,18 @@ class Aftermath:
             self._thread.start()
         self._queue.put((outcome, status))
 
-    def close(self, timeout: float) -> None:
-        """Wait until all is told, or for ``timeout`` seconds."""
-        if self._thread is not None:
-            self._queue.put(None)
-            self._thread.join(timeout)
+    def close(self, may_wait: Callable[[], bool]) -> int:
+        """Wait until all is told, or ``may_wait`` says no. Returns how many outcomes are left untold."""
+        if self._thread is None:
+            return 0
+        self._queue.put(None)
+        while self._thread.is_alive() and may_wait():
+            self._thread.join(0.1)
+        return len(self)
+
+    def __len__(self) -> int:
+        """How many outcomes wait to be told."""
+        return self._queue.qsize()
 
     def _run(self) -> None:
         hygiene = Hygiene()

@@ -8,8 +8,9 @@ import secrets
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
-from django.db import DatabaseError, InterfaceError, connections
+from django.db import DatabaseError, DataError, IntegrityError, InterfaceError, connections
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 from ... import conf
@@ -29,6 +30,8 @@ from .pace import HORIZON, Pace, batch_size
 
 logger = logging.getLogger("bunderstack_django.jobs")
 
+PROMOTE_TIME = 0.2  # seconds in a row
+MOST_UNTOLD = 1_000  # outcomes that wait for slow receivers before nothing more is claimed
 STALE = 1.0  # seconds a claimed job may wait for a thread before it is given back
 SLOWEST_RETRY = 5.0  # seconds between attempts to reach a database that is gone
 QUICKEST_RETRY = 0.2
@@ -211,14 +214,47 @@ class Dispatcher:
         for outcome in outcomes:
             outcome.run.is_settling = True
         settlements = [outcome.settlement() for outcome in outcomes]
-        landed = dict(dialect.settle(connection, settlements))
-        missing = [each for each in settlements if each.id not in landed]
+        try:
+            landed = dict(dialect.settle(connection, settlements))
+        except (DataError, IntegrityError, ValueError) as error:
+            self._write_refused(outcomes, error)
+            return
+        missing = [(each.id, each.token) for each in settlements if each.id not in landed]
+        locked: set[Any] = set()
         if missing:
             # An answer that a cut connection swallowed: written then, so not found running now.
-            landed |= dict(dialect.ended_by(connection, [(each.id, each.token) for each in missing]))
-        for outcome in outcomes:
+            landed |= dict(dialect.ended_by(connection, missing))
+            locked = dialect.still_held(connection, missing)
+        self.outbox.put_back(
+            [each for each in outcomes if each.run.claimed.id in locked]
+        )  # till it is unlocked
+        settled = [each for each in outcomes if each.run.claimed.id not in locked]
+        for outcome in settled:
             self._landed(outcome, landed.get(outcome.run.claimed.id))
-        self.holdings.remove(outcome.run for outcome in outcomes)
+        self.holdings.remove(outcome.run for outcome in settled)
+
+    def _write_refused(self, outcomes: list[Outcome], error: Exception) -> None:
+        """The database will not have one of ``outcomes``: find it, and let its job fail instead of all."""
+        abandon(connections[self.using])
+        if len(outcomes) > 1:
+            for outcome in outcomes:
+                self._write_together([outcome])
+            return
+        (refused,) = outcomes
+        claimed = refused.run.claimed
+        if refused.is_last_resort:
+            logger.error(
+                "An outcome cannot be stored; its lease will lapse id=%s", claimed.id, exc_info=error
+            )
+            self.holdings.remove([refused.run])
+            return
+        logger.error(
+            "An outcome cannot be stored; its job fails name=%s id=%s",
+            claimed.name,
+            claimed.id,
+            exc_info=error,
+        )
+        self._write_together([refused.as_refused(error)])
 
     def _landed(self, outcome: Outcome, status: str | None) -> None:
         run = outcome.run
@@ -291,7 +327,9 @@ class Dispatcher:
     def _poll(self) -> None:
         """What comes up whether or not this worker is busy."""
         connection = connections[self.using]
-        maintenance.promote(connection)
+        promoted = maintenance.promote(connection, until=time.monotonic() + PROMOTE_TIME)
+        if promoted >= maintenance.PROMOTE_BATCH:
+            self._next_poll = 0.0  # there may be more; claim and write in between
         recovered = maintenance.chores(
             connection, is_own=self.holdings.has_claim, may_recover=self.contact.is_trusted
         )
@@ -302,6 +340,8 @@ class Dispatcher:
         """How many jobs to claim, and whether each of them has an idle thread."""
         idle = self._threads - self.in_flight
         # Threads stuck in a long handler will take nothing soon, however short the jobs before it were.
+        if len(self.aftermath) > MOST_UNTOLD:
+            return 0, False
         ahead = self._pace.ahead(self._threads - self.busy_for(HORIZON)) if self._ahead_allowed else 0
         room = idle + ahead
         if idle <= 0 and room < ahead / 2:
@@ -314,6 +354,7 @@ class Dispatcher:
     def _claim(self, limit: int, *, at_once: bool) -> None:
         connection = connections[self.using]
         was_idle = self._is_idle
+        sent_at = time.monotonic()
         token = secrets.token_hex(16)
         self._unclear.append(token)
         queues = self._selection.of(connection)
@@ -333,11 +374,11 @@ class Dispatcher:
         self._unclear.remove(token)
         self._more_expected = len(claimed) >= limit
         self._found_nothing = was_idle and not claimed
-        self._hand_out(claimed)
+        self._hand_out(claimed, sent_at)
 
-    def _hand_out(self, claimed: list[Claimed]) -> None:
+    def _hand_out(self, claimed: list[Claimed], leased_at: float) -> None:
         idle = max(self._threads - self.in_flight, 0)
-        runs = [Run(each, lambda: self._stop.requested) for each in claimed]
+        runs = [Run(each, lambda: self._stop.requested, leased_at) for each in claimed]
         # A job that crashed before must not wait behind others: it would be charged with their crash.
         suspects = [run for run in runs[idle:] if run.claimed.crashes or run.claimed.recovered]
         self._ahead_allowed = not suspects

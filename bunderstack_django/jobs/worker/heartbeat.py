@@ -39,7 +39,6 @@ class Heartbeat:
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="job-heartbeat", daemon=True)
         self._process = psutil.Process()
-        self.lost = 0  # leases lost so far
 
     def start(self) -> None:
         self._thread.start()
@@ -86,14 +85,19 @@ class Heartbeat:
 
     def _renew(self, runs: list[Run]) -> None:
         connection = connections[self._using]
+        dialect = dialect_of(connection)
+        sent_at = time.monotonic()
         pulses = [run.pulse() for run in runs]
-        held = dialect_of(connection).pulse(connection, pulses, self._lease)
+        held = dialect.pulse(connection, pulses, self._lease)
+        missing = [(run.claimed.id, run.claimed.lease_token) for run in runs if run.claimed.id not in held]
+        locked = dialect.still_held(connection, missing) if missing else set()
         for run, pulse in zip(runs, pulses, strict=True):
             if run.claimed.id in held:
-                run.renewed(pulse, cancelled=held[run.claimed.id])
+                run.renewed(pulse, cancelled=held[run.claimed.id], at=sent_at)
+            elif run.claimed.id in locked:
+                run.is_overdue = True  # tried again at the next glance
             elif self._holdings.holds(run) and not run.is_settling and not run.lost:
                 run.lost = True
-                self.lost += 1
                 logger.warning(
                     "Lease lost; the job belongs to another worker now name=%s id=%s",
                     run.claimed.name,

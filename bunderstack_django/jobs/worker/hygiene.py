@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
+from typing import Any
 
 from django.db import connections, reset_queries
 from django.db.backends.base.base import BaseDatabaseWrapper
@@ -18,6 +19,8 @@ class Hygiene:
 
     def __init__(self) -> None:
         self._last_used = time.monotonic()
+        self._used: set[str] = set()  # aliases that the job sent statements to
+        self._watched: set[str] = set()
 
     def before_job(self) -> None:
         """Drop connections that broke while the thread was idle."""
@@ -26,24 +29,42 @@ class Hygiene:
                 if connection.connection is not None and not connection.is_usable():
                     connection.close()
 
-    def after_job(self, name: str) -> None:
-        """Roll back what a handler left open, and replace what it broke."""
+    def watch(self) -> None:
+        """Note which MariaDB connections a job uses: only the server can tell whether it left a transaction open."""
+        for connection in connections.all():
+            if connection.vendor == "mysql" and connection.alias not in self._watched:
+                self._watched.add(connection.alias)
+                connection.execute_wrappers.append(self._note)
+
+    def _note(self, execute: Any, sql: str, params: Any, many: bool, context: dict[str, Any]) -> Any:
+        self._used.add(context["connection"].alias)
+        return execute(sql, params, many, context)
+
+    def after_job(self, name: str, *, interrupted: bool = False) -> None:
+        """Roll back what a handler left open, and replace what it broke.
+
+        :param interrupted: by its timeout, perhaps in the middle of talking to a database.
+        """
         for connection in connections.all(initialized_only=True):
             if connection.connection is not None:
                 try:
-                    _tidy(connection, name)
+                    if interrupted:
+                        abandon(connection)
+                    else:
+                        _tidy(connection, name, used=connection.alias in self._used)
                 except Exception:
                     # A handler may leave anything behind, a driver's connection closed under Django's for one.
                     logger.warning(
                         "A handler left a broken connection; it was replaced name=%s", name, exc_info=True
                     )
                     abandon(connection)
+        self._used.clear()
         reset_queries()
         self._last_used = time.monotonic()
 
 
-def _tidy(connection: BaseDatabaseWrapper, name: str) -> None:
-    if _has_open_transaction(connection):
+def _tidy(connection: BaseDatabaseWrapper, name: str, *, used: bool) -> None:
+    if _has_open_transaction(connection, used=used):
         logger.warning("A handler left a transaction open; it was rolled back name=%s", name)
         abandon(connection)
     elif connection.errors_occurred or _is_too_old(connection):
@@ -53,6 +74,11 @@ def _tidy(connection: BaseDatabaseWrapper, name: str) -> None:
 def abandon(connection: BaseDatabaseWrapper) -> None:
     """Close ``connection`` whatever state it is in; the server rolls back."""
     connection.in_atomic_block = False
+    if (
+        connection.closed_in_transaction
+    ):  # by the handler: there is nothing left to close, and Django keeps the corpse
+        connection.closed_in_transaction = False
+        connection.connection = None
     connection.needs_rollback = False
     connection.savepoint_ids = []
     connection.run_on_commit = []
@@ -62,7 +88,7 @@ def abandon(connection: BaseDatabaseWrapper) -> None:
         connection.connection = None
 
 
-def _has_open_transaction(connection: BaseDatabaseWrapper) -> bool:
+def _has_open_transaction(connection: BaseDatabaseWrapper, *, used: bool) -> bool:
     if connection.in_atomic_block or not connection.get_autocommit():
         return True
     raw = connection.connection
@@ -71,6 +97,10 @@ def _has_open_transaction(connection: BaseDatabaseWrapper) -> bool:
             return not raw.closed and bool(raw.info.transaction_status)  # 0 = idle
         case "sqlite":
             return bool(raw.in_transaction)
+        case "mysql" if used:
+            with connection.cursor() as cursor:
+                cursor.execute("SELECT @@in_transaction", [])
+                return bool(cursor.fetchone()[0])
         case _:
             return False
 

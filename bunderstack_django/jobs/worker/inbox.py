@@ -18,7 +18,6 @@ class Inbox:
         self._on_low = on_low
         self._closed = False
         self.low_water = 0
-        self.taken = 0  # runs handed to threads so far
 
     def put(self, runs: Iterable[Run]) -> None:
         with self._ready:
@@ -34,7 +33,6 @@ class Inbox:
                     return None
                 self._ready.wait()
             run = self._runs.popleft()
-            self.taken += 1
             is_low = len(self._runs) == self.low_water
         if is_low:
             self._on_low()

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from django.core.cache import caches
 from django.db import connections
 
+from ... import conf
 from .. import states
 from ..errors import describe
 from ..execute import Outcome, Run, execute
@@ -50,26 +51,39 @@ class HandlerThreads:
         return sum(each is not None and each < since for each in started)
 
     def _run(self, number: int) -> None:
-        for alias in caches:  # made here once, every job's copy of the context shares them
-            caches[alias]
+        make_caches()
         pristine = contextvars.copy_context()
         hygiene = Hygiene()
+        hygiene.watch()
         while (run := self._inbox.get()) is not None:
             self._current[number] = run
-            hygiene.before_job()
-            outcome = pristine.copy().run(_execute, run)
-            hygiene.after_job(run.claimed.name)
+            outcome = pristine.copy().run(_execute, run, hygiene)
             self._current[number] = None
             self._on_outcome(outcome)
         connections.close_all()
 
 
-def _execute(run: Run) -> Outcome:
+def make_caches() -> None:
+    """Made here once, the caches are shared by the copies of this thread's context that jobs run in."""
+    for alias in caches:
+        try:
+            caches[alias]
+        except Exception:  # of an alias that nobody may ever use
+            logger.warning("The cache %r cannot be made", alias, exc_info=True)
+
+
+def _execute(run: Run, hygiene: Hygiene) -> Outcome:
+    """Run a job unless its lease may have lapsed while it waited; total, whatever goes wrong."""
+    if run.lost or time.monotonic() - run.leased_at > conf.lease().total_seconds():
+        return Outcome(run, states.give_back())  # fenced: nothing, if another has it
     try:
-        return execute(run)
+        hygiene.before_job()
+        outcome = execute(run)
     except BaseException as error:
         logger.exception(
             "Running a job failed outside its handler name=%s id=%s", run.claimed.name, run.claimed.id
         )
         described = describe(error, attempt=run.claimed.attempts, worker=run.claimed.worker)
-        return Outcome(run, states.failed(FailureReason.ERROR), error=described)
+        outcome = Outcome(run, states.failed(FailureReason.ERROR), error=described)
+    hygiene.after_job(run.claimed.name, interrupted=run.was_interrupted)
+    return outcome

@@ -147,7 +147,9 @@ def test_heartbeats_and_outcomes_of_the_same_jobs_in_opposite_order_do_not_deadl
         )
 
         assert errors_of(results) == []
-        assert len(results[1]) == 150
+        # What the heartbeat had locked just then is passed over, and written when the worker sends it again.
+        left = [each for each in claims if each.id not in {settled.id for settled in results[1]}]
+        assert len(store.settle(*[store.outcome(each, Status.PENDING) for each in left])) == len(left)
         Job.objects.all().delete()
 
 
@@ -168,6 +170,9 @@ def test_of_a_cancel_and_an_outcome_the_row_tells_one_story(store):
         claimed = store.running()
         key = str(store.row(claimed.id).pk)
         _, landed = race(lambda: cancel(key), lambda: store.settle(store.outcome(claimed, Status.FAILED)))
+        landed = landed or store.settle(
+            store.outcome(claimed, Status.FAILED)
+        )  # the cancel had the row locked
         row = store.row(claimed.id)
 
         assert [each.status for each in landed] == [row.status]
