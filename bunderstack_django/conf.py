@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from functools import lru_cache
 from typing import Any, Final
 
 from django.conf import settings
+from django.core.signals import setting_changed
 
 DEFAULTS: Final[dict[str, Any]] = {
     "LEASE": 30,
@@ -32,7 +34,21 @@ DEFAULTS: Final[dict[str, Any]] = {
 
 def value(key: str) -> Any:
     """The setting ``key`` of ``BUNDERSTACK``, or its default."""
-    return getattr(settings, "BUNDERSTACK", {}).get(key, DEFAULTS[key])
+    return _configured().get(key, DEFAULTS[key])
+
+
+@lru_cache(maxsize=1)
+def _configured() -> dict[str, Any]:
+    # Kept until a test changes it: for a setting that is not there Django searches at every look.
+    return getattr(settings, "BUNDERSTACK", {})
+
+
+def _forget(*, setting: str, **kwargs: Any) -> None:
+    if setting == "BUNDERSTACK":
+        _configured.cache_clear()
+
+
+setting_changed.connect(_forget)
 
 
 def duration(key: str) -> timedelta:

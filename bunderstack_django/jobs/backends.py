@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import logging
+import time
+from functools import lru_cache
 from typing import Any, Protocol, TypeGuard
 
+from django.conf import settings
 from django.db import router
+from django.utils.log import RequireDebugTrue
 
 from ..compat import BaseTaskBackend, InvalidTaskBackend, Task, task_backends
 from .models import Job
@@ -53,4 +57,24 @@ _tasks_logger = logging.getLogger("django.tasks" if Task.__module__.startswith("
 
 def only_logged(signal: Any, level: int) -> bool:
     """Whether nobody but django.tasks' own log line, and that switched off, listens to a signal of tasks."""
-    return len(signal.receivers) <= 1 and not _tasks_logger.isEnabledFor(level)
+    return len(signal.receivers) <= 1 and not (
+        _tasks_logger.isEnabledFor(level) and _is_written(level, int(time.monotonic()))
+    )
+
+
+@lru_cache(maxsize=4)
+def _is_written(level: int, second: int) -> bool:
+    """Whether a handler takes lines of this level from django.tasks: Django's default ones do with DEBUG only."""
+    logger: logging.Logger | None = _tasks_logger
+    if not _tasks_logger.hasHandlers():
+        return logging.lastResort is not None and level >= logging.lastResort.level
+    while logger is not None:
+        for handler in logger.handlers:
+            if level >= handler.level and (settings.DEBUG or not any(map(_needs_debug, handler.filters))):
+                return True
+        logger = logger.parent if logger.propagate else None
+    return False
+
+
+def _needs_debug(each: Any) -> bool:
+    return isinstance(each, RequireDebugTrue)

@@ -102,7 +102,7 @@ class JobTask(Task):
 
     @property
     def is_async(self) -> bool:
-        return iscoroutinefunction(self.func)
+        return _is_async(self.func)
 
 
 @dataclass(frozen=True, slots=True)
@@ -274,6 +274,7 @@ def job(
     return declare if function is None else declare(function)
 
 
+_is_async: Final = cache(iscoroutinefunction)  # 2 µs otherwise, for each job run
 OPTIONS: Final = frozenset(job.__kwdefaults__ or ())
 
 

@@ -370,7 +370,8 @@ class Dialect(ABC):
         return self.json_rows([self._values(each, _PULSE) for each in pulses])
 
     def _values(self, row: Any, names: tuple[str, ...]) -> dict[str, Any]:
-        values = {name: getattr(row, name) for name in names}
+        # What is None is left out: a row set gives NULL for it.
+        values = {name: value for name in names if (value := getattr(row, name)) is not None}
         values["id"] = self.id_text(row.id)
         return values
 

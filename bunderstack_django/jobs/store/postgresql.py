@@ -42,7 +42,9 @@ class PostgreSQL(Dialect):
     def insert(self, connection: BaseDatabaseWrapper, jobs: Sequence[NewJob]) -> list[Inserted]:
         insert, parameters = self.insert_sql(jobs)
         sql = f"{insert} ON CONFLICT DO NOTHING RETURNING id, status, enqueued_at AT TIME ZONE 'UTC'"
-        return [Inserted(*row) for row in self.fetch(connection, sql, parameters)]
+        # A lone INSERT takes the server as long to plan as to run.
+        fetch = self.fetch_prepared if len(jobs) == 1 else self.fetch
+        return [Inserted(*row) for row in fetch(connection, sql, parameters)]
 
     def _claim(
         self,
@@ -144,19 +146,21 @@ class PostgreSQL(Dialect):
 
         Not behind PgBouncer's transaction pooling, which DISABLE_SERVER_SIDE_CURSORS tells Django of.
         """
-        if (
-            not is_psycopg3
-            or connection.settings_dict.get("DISABLE_SERVER_SIDE_CURSORS")
-            or connection.queries_logged
-        ):
+        # A raw cursor passes by what watches Django's: its query log, and wrappers of instrumentation.
+        is_watched = connection.queries_logged or connection.execute_wrappers
+        if not is_psycopg3 or is_watched or connection.settings_dict.get("DISABLE_SERVER_SIDE_CURSORS"):
             return self.fetch(connection, sql, parameters)
         from psycopg import Cursor
 
         connection.ensure_connection()
         raw = connection.connection
-        if raw.prepare_threshold is None:
-            raw.prepare_threshold = 5  # psycopg ignores prepare=True while this is None, Django's default
         connection.validate_no_broken_transaction()
-        with connection.wrap_database_errors, Cursor(raw) as cursor:
-            cursor.execute(sql, parameters, prepare=True)
-            return cursor.fetchall()
+        threshold = raw.prepare_threshold
+        if threshold is None:
+            raw.prepare_threshold = 5  # psycopg ignores prepare=True while this is None, Django's default
+        try:
+            with connection.wrap_database_errors, Cursor(raw) as cursor:
+                cursor.execute(sql, parameters, prepare=True)
+                return cursor.fetchall()
+        finally:
+            raw.prepare_threshold = threshold  # the project's own statements go on as they were

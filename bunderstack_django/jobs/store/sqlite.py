@@ -70,8 +70,9 @@ class SQLite(Dialect):
         self, connection: BaseDatabaseWrapper, settlements: Sequence[Settlement], lapsed_only: bool
     ) -> list[Settled]:
         columns = tuple(Settlement.__dataclass_fields__)
+        used = {name for each in settlements for name in columns if getattr(each, name) is not None}
         sql = (
-            f"UPDATE {self.table} AS j SET {self.settle_set(lapsed_only)} FROM {self.rows_sql(columns)} "
+            f"UPDATE {self.table} AS j SET {self.settle_set(lapsed_only)} FROM {self.rows_sql(columns, used)} "
             f"WHERE j.id = v.id AND j.lease_token = v.token AND j.status = 'running'"
             f"{f' AND j.locked_until < {self.now}' if lapsed_only else ''} RETURNING id, status"
         )
@@ -90,6 +91,12 @@ class SQLite(Dialect):
             key: asked is not None for key, asked in self.fetch(connection, sql, (self.pulse_rows(pulses),))
         }
 
-    def rows_sql(self, columns: Iterable[str]) -> str:
-        extracted = ", ".join(f"json_extract(value, '$.{name}') AS {name}" for name in columns)
+    def rows_sql(self, columns: Iterable[str], used: set[str] | None = None) -> str:
+        # Each extraction costs; what no row has is NULL without one.
+        extracted = ", ".join(
+            f"json_extract(value, '$.{name}') AS {name}"
+            if used is None or name in used
+            else f"NULL AS {name}"
+            for name in columns
+        )
         return f"(SELECT {extracted} FROM json_each(%s)) AS v"

@@ -153,10 +153,12 @@ class Dispatcher:
             return self._retry_at - now
         try:
             self._settle_unclear()
-            self._write_due()
+            if self.outbox.is_urgent:
+                self._write_due()
             self._give_back_stale(now)
             if not self._stop.requested:
-                self._claim_due(now)
+                self._claim_due(now)  # before writing: the threads work while the database does
+            self._write_due()
             self._failures = 0
         except (DatabaseError, InterfaceError) as error:
             self._database_failed(error)
@@ -195,9 +197,12 @@ class Dispatcher:
             self._write(self.outbox.take())
 
     def _write(self, outcomes: list[Outcome]) -> None:
-        outcomes = _one_per_run(outcomes)
-        durable = [each for each in outcomes if each.run.task is not None and each.run.task.durable]
-        together = [each for each in outcomes if each not in durable]
+        if self._stop.requested:
+            outcomes = _one_per_run(outcomes)
+        durable: list[Outcome] = []
+        together: list[Outcome] = []
+        for each in outcomes:
+            (durable if each.run.task is not None and each.run.task.durable else together).append(each)
         left = [*([together] if together else []), *([each] for each in durable)]
         try:
             while left:
@@ -285,6 +290,8 @@ class Dispatcher:
             counts.retried += 1
 
     def _log(self, outcome: Outcome, status: str) -> None:
+        if status == Status.SUCCEEDED and not logger.isEnabledFor(logging.INFO):
+            return
         claimed = outcome.run.claimed
         milliseconds = outcome.duration * 1000
         if status == Status.SUCCEEDED:
@@ -425,6 +432,8 @@ class Dispatcher:
             waits.append(due_in)
         if len(self.inbox):
             waits.append(STALE / 4)
+        if self._drain and self._is_idle and not self._found_nothing:
+            waits.append(0.0)  # the last outcomes are written: look once more, then end
         if self._more_expected and not self._stop.requested and self._wanted()[0]:
             waits.append(0.0)
         return max(0.0, min(waits))

@@ -20,14 +20,14 @@ class Outbox:
         self._outcomes: list[Outcome] = []
         self._lock = threading.Lock()
         self._on_news = on_news
-        self._is_urgent = False
+        self.is_urgent = False
         self._last_write = float("-inf")
 
     def put(self, outcome: Outcome, *, urgent: bool = False) -> None:
         with self._lock:
             self._outcomes.append(outcome)
             waiting = len(self._outcomes)
-            self._is_urgent = self._is_urgent or urgent
+            self.is_urgent = self.is_urgent or urgent
         if waiting == 1 or waiting == MOST or urgent:
             self._on_news()
 
@@ -35,7 +35,7 @@ class Outbox:
         """Seconds until a write is due; None while nothing waits."""
         if not self._outcomes:
             return None
-        if self._is_urgent or len(self._outcomes) >= MOST:
+        if self.is_urgent or len(self._outcomes) >= MOST:
             return 0.0
         return max(0.0, self._last_write + WINDOW - time.monotonic())
 
@@ -43,7 +43,7 @@ class Outbox:
         """The outcomes to write now."""
         with self._lock:
             taken, self._outcomes = self._outcomes, []
-            self._is_urgent = False
+            self.is_urgent = False
         self._last_write = time.monotonic()
         return taken
 
