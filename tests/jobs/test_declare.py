@@ -14,6 +14,7 @@ from bunderstack_django import Backoff, job
 from bunderstack_django.compat import ImmediateBackend as DjangoImmediateBackend
 from bunderstack_django.compat import InvalidTask, Task, task_backends
 from bunderstack_django.exceptions import DuplicateJob, InvalidOption, UnknownJob
+from bunderstack_django.jobs.backoff import wait_after
 from bunderstack_django.jobs.declare import JobTask, Registry, _warn_of_foreign_class, build_task, registry
 from tests.testapp import tasks
 from tests.testapp.plain import plain_task
@@ -215,3 +216,11 @@ def test_the_wait_varies_by_ten_percent():
 def test_a_backoff_that_makes_no_sense_is_refused(options):
     with pytest.raises(ValueError, match="Backoff"):
         Backoff(**options)
+
+
+@pytest.mark.parametrize(
+    "backoff", [lambda n: timedelta(seconds=2.0**n), lambda n: 2.0**n, lambda n: float("inf")]
+)
+def test_a_wait_of_the_users_own_that_overflows_is_ten_years(backoff):
+    assert wait_after(backoff, 60) == wait_after(backoff, 2000) == timedelta(days=3650)
+    assert wait_after(lambda n: -5, 1) == timedelta(0)

@@ -236,6 +236,19 @@ def test_a_job_of_an_unknown_name_goes_back_uncharged_and_fails_after_its_grace(
     assert "old.task" in job.errors[-1]["message"]
 
 
+def test_an_operators_retry_of_an_unknown_job_has_its_grace_anew():
+    result = tasks.noop.enqueue()
+    Job.objects.filter(pk=result.id).update(name="old.task")
+    tick()
+    advance(4000)
+    tick()
+    assert row(result).failure_reason == "unknown_job"
+    Job.objects.filter(pk=result.id).update(status="pending", failure_reason=None, finished_at=None)
+    tick()
+
+    assert row(result).status == "scheduled"
+
+
 def test_a_crash_is_charged_apart_from_the_attempts_if_the_handler_had_started():
     result = tasks.fail.enqueue()
     for crashes in (1, 2):

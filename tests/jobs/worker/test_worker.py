@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import threading
 import time
+from datetime import timedelta
 
 import pytest
-from django.db import OperationalError, connection, connections, transaction
+from django.db import IntegrityError, OperationalError, connection, connections, transaction
 from django.utils import timezone, translation
 
-from bunderstack_django import enqueue_many, job
+from bunderstack_django import Snooze, cancel, enqueue_many, job
+from bunderstack_django.compat import task_finished
+from bunderstack_django.jobs.execute import Run
 from bunderstack_django.jobs.worker import Selection, Settings, Worker
 from bunderstack_django.jobs.worker import dispatcher as dispatching
+from bunderstack_django.jobs.worker.hygiene import Hygiene
+from bunderstack_django.jobs.worker.threads import _execute
 from bunderstack_django.models import Job, WorkerProcess
 from bunderstack_django.runtime.stopping import Stop
 from tests.testapp import tasks
@@ -48,6 +53,7 @@ def count_jobs() -> int:
 
 @job(retries=0)
 def wait_for(name: str) -> None:
+    seen.append(name)
     assert events[name].wait(20)
 
 
@@ -205,7 +211,7 @@ def test_an_outcome_is_dropped_when_the_lease_was_lost(caplog):
     events["go"] = threading.Event()
     result = wait_for.enqueue("go")
     worker, thread = start()
-    until(lambda: Job.objects.get(pk=result.id).status == "running")
+    until(lambda: "go" in seen)
     Job.objects.filter(pk=result.id).update(lease_token="another's", worker="another")
     events["go"].set()
     until(lambda: worker.counts.lost == 1)
@@ -221,7 +227,7 @@ def test_a_worker_that_is_asked_to_stop_finishes_what_runs_and_claims_nothing_mo
     events["go"] = threading.Event()
     running = wait_for.enqueue("go")
     worker, thread = start(threads=1)
-    until(lambda: Job.objects.get(pk=running.id).status == "running")
+    until(lambda: "go" in seen)
     waiting = tasks.noop.enqueue()
     worker._stop.request()
     time.sleep(0.1)  # it looks again in this time, and must not claim
@@ -237,7 +243,7 @@ def test_a_handler_that_does_not_end_is_given_back_uncharged_when_the_time_is_up
     events["never"] = threading.Event()
     result = wait_for.enqueue("never")
     worker, thread = start(shutdown_timeout=0.4)
-    until(lambda: Job.objects.get(pk=result.id).status == "running")
+    until(lambda: "never" in seen)
     worker._stop.request()
     thread.join(20)
     events["never"].set()
@@ -335,3 +341,142 @@ def until(condition, seconds: float = 20) -> None:
     while not condition():
         assert time.monotonic() < end, "it did not come to pass"
         time.sleep(0.02)
+
+
+@job(retries=0)
+def begin_by_hand() -> None:
+    with connection.cursor() as cursor:
+        cursor.execute("START TRANSACTION" if connection.vendor == "mysql" else "BEGIN")
+    Job.objects.update(priority=99)
+
+
+@job(retries=0, on_failed=lambda *args: (time.sleep(0.02), seen.append(args[0])))
+def fail_and_tell() -> None:
+    raise ValueError("told")
+
+
+@job(retries=0)
+def snooze_for_ever() -> None:
+    raise Snooze(timedelta.max)
+
+
+def test_a_transaction_begun_by_hand_is_rolled_back_too():
+    begin_by_hand.enqueue()
+    result = count_jobs.enqueue()
+    drain(threads=1)
+
+    assert {job.priority for job in Job.objects.all()} == {0}
+    assert Job.objects.get(pk=result.id).status == "succeeded"
+
+
+def test_a_draining_worker_ends_once_every_failure_is_told():
+    enqueue_many([fail_and_tell.bind() for _ in range(60)])
+    drain()
+
+    assert len(seen) == 60
+
+
+def test_an_endless_snooze_is_ten_years():
+    result = snooze_for_ever.enqueue()
+    drain()
+
+    assert Job.objects.get(pk=result.id).status == "scheduled"
+
+
+def test_an_outcome_that_the_database_refuses_fails_its_job_and_no_other(monkeypatch):
+    dialect = type(dispatching.dialect_of(connection))
+    settle = dialect.settle
+    refused = tasks.add.enqueue(1, 2)
+    others = enqueue_many([tasks.noop.bind() for _ in range(5)])
+
+    def refusing(self, connection, settlements, **kwargs):
+        if any(each.result == "3" for each in settlements):
+            raise IntegrityError("not this one")
+        return settle(self, connection, settlements, **kwargs)
+
+    monkeypatch.setattr(dialect, "settle", refusing)
+    drain()
+
+    assert {Job.objects.get(pk=each.id).status for each in others} == {"succeeded"}
+    job = Job.objects.get(pk=refused.id)
+    assert (job.status, job.failure_reason) == ("failed", "error")
+    assert "not this one" in job.errors[-1]["message"]
+
+
+@pytest.mark.parametrize("column", ["errors", "log", "worker_ids"])
+def test_a_row_that_holds_no_storable_json_does_not_end_the_worker(column):
+    broken, good = tasks.discard.enqueue(), tasks.noop.enqueue()
+    with connection.cursor() as cursor:
+        cursor.execute(f"UPDATE {Job._meta.db_table} SET {column} = '[NaN]' WHERE name LIKE %s", ["%discard"])
+    drain()
+
+    assert Job.objects.get(pk=good.id).status == "succeeded"
+    assert Job.objects.get(pk=broken.id).status == "failed"
+
+
+def test_a_cache_that_cannot_be_made_keeps_no_worker_from_working(settings):
+    settings.CACHES = {**settings.CACHES, "old": {"BACKEND": "no.such.Backend"}}
+    tasks.noop.enqueue()
+
+    assert drain().counts.succeeded == 1
+
+
+def test_a_job_whose_lease_may_have_lapsed_before_its_start_is_not_started(settings):
+    settings.BUNDERSTACK = {"LEASE": 5}
+    tasks.echo.enqueue("never")
+    dialect = dispatching.dialect_of(connection)
+    (claimed,) = dialect.claim(
+        connection, token="t", worker="w", queues=None, limit=1, lease=5.0, at_once=True
+    )
+    late = Run(claimed, leased_at=time.monotonic() - 6)
+    tasks.calls.clear()
+
+    assert _execute(late, Hygiene()).verdict.uncharged
+    assert tasks.calls == []
+
+
+def test_a_row_that_someone_has_locked_holds_up_no_other_lease():
+    if connection.vendor == "sqlite":
+        pytest.skip("SQLite locks no rows")
+    enqueue_many([tasks.noop.bind() for _ in range(2)])
+    dialect = dispatching.dialect_of(connection)
+    locked, other = dialect.claim(
+        connection, token="t", worker="w", queues=None, limit=2, lease=30.0, at_once=True
+    )
+    pulses = [Run(locked).pulse(), Run(other).pulse()]
+    renewed: list[object] = []
+
+    def renew() -> None:
+        renewed.append(set(dialect.pulse(connections["default"], pulses, 30.0)))
+        held = [(each.id, each.token) for each in pulses]
+        renewed.append(dialect.still_held(connections["default"], held) >= {locked.id})
+        connections.close_all()
+
+    with transaction.atomic():
+        cancel(str(locked.id))
+        thread = threading.Thread(target=renew)
+        thread.start()
+        thread.join(10)
+        transaction.set_rollback(True)
+
+    assert renewed == [{other.id}, True]
+
+
+def test_a_cancel_that_is_rolled_back_is_told_to_nobody():
+    told: list[object] = []
+
+    def receive(sender, task_result, **kwargs):
+        told.append(task_result.id)
+
+    result = tasks.noop.enqueue()
+    task_finished.connect(receive)
+    try:
+        with transaction.atomic():
+            cancel(result.id)
+            transaction.set_rollback(True)
+        assert told == []
+        cancel(result.id)
+    finally:
+        task_finished.disconnect(receive)
+
+    assert told == [result.id]
