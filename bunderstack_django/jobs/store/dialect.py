@@ -11,6 +11,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import fields
 from datetime import UTC, datetime
+from functools import lru_cache
+from operator import attrgetter
 from typing import Any, ClassVar
 from uuid import UUID
 
@@ -38,6 +40,7 @@ Rows = list[tuple[Any, ...]]
 
 # Of a NewJob, what many have in common, and what the store adds; ``_INSERTED`` is the order of both in an INSERT.
 _COMMON = ("name", "backend", "queue_name", "priority", "max_attempts", "dedupe_key", "concurrency_key")
+_common = attrgetter(*_COMMON)
 _INSERTED = (
     f"id, payload, {', '.join(_COMMON)}, "
     "run_after, status, attempts, crashes, recovered, worker_ids, errors, log, enqueued_at"
@@ -272,10 +275,13 @@ class Dialect(ABC):
             due, instants = self.instant("%s"), (_utc_text(job.run_after),)
         elif job.delay is not None:
             due = self.plus(repr(job.delay.total_seconds()))
-        values = (self.id_text(job.id), job.payload, *(getattr(job, name) for name in _COMMON))
-        placeholders = ", ".join(["%s"] * len(values))
-        sql = f"INSERT INTO {self.table} ({_INSERTED}) VALUES ({placeholders}, {self._fresh(due)})"
-        return sql, (*values, *(instants if due == self.now else instants * 2))
+        values = (self.id_text(job.id), job.payload, *_common(job))
+        return self._values_sql(due, self.now), (*values, *(instants if due == self.now else instants * 2))
+
+    @lru_cache(maxsize=64)  # noqa: B019 - a dialect lives as long as its database's settings
+    def _values_sql(self, due: str, now: str) -> str:
+        placeholders = ", ".join(["%s"] * (2 + len(_COMMON)))
+        return f"INSERT INTO {self.table} ({_INSERTED}) VALUES ({placeholders}, {self._fresh(due)})"
 
     def _insert_many(self, jobs: Sequence[NewJob]) -> tuple[str, tuple[Any, ...]]:
         """INSERT … SELECT from a row set; what all rows have in common is a parameter of its own, not in each row."""
