@@ -27,10 +27,6 @@ def get(job_id: str | UUID, using: str) -> Job | None:
     return None if key is None else Job.objects.using(using).filter(pk=key).first()
 
 
-def get_many(keys: Iterable[object], using: str) -> dict[UUID, Job]:
-    return Job.objects.using(using).in_bulk(list(keys))
-
-
 def holder(name: str, dedupe_key: str, using: str) -> Job | None:
     """The unended job that has this dedupe key."""
     connection = connections[using]

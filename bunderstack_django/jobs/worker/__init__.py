@@ -19,7 +19,6 @@ from typing import Final
 import psutil
 from django.db import DatabaseError, InterfaceError, connections
 
-from ... import conf
 from ...runtime.service import Service
 from ...runtime.stopping import Stop
 from ..store import workers
@@ -159,7 +158,3 @@ def new_worker_id() -> str:
 def process_identity() -> str:
     """When this process was started, which tells it from a later one with its pid."""
     return f"{psutil.Process().create_time():.2f}"
-
-
-def configured_poll_interval() -> float:
-    return conf.duration("POLL_INTERVAL").total_seconds()

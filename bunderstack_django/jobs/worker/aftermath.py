@@ -39,7 +39,7 @@ class Aftermath:
         self._queue.put(None)
         while self._thread.is_alive() and may_wait():
             self._thread.join(0.1)
-        return len(self)
+        return len(self) - 1 if self._thread.is_alive() else 0  # the end mark is no outcome
 
     def __len__(self) -> int:
         """How many outcomes wait to be told."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import random
 import secrets
+import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -71,6 +72,14 @@ class Selection:
         ]
 
 
+class _Refused(Exception):
+    """The database will not store what was to be written, however often it is sent."""
+
+    def __init__(self, error: Exception) -> None:
+        super().__init__(str(error))
+        self.error = error
+
+
 class Dispatcher:
     """One turn after the other: write outcomes, do chores, claim, hand out."""
 
@@ -105,7 +114,8 @@ class Dispatcher:
         self.busy_for: Callable[[float], int] = lambda seconds: 0  # threads in one handler for longer
         self._lease = conf.lease().total_seconds()
         self._claimed = 0  # runs handed to the inbox so far, less those taken back
-        self._reported = 0  # outcomes of those runs so far
+        self._reported = 0  # outcomes of those runs so far, counted by the handler threads
+        self._report_lock = threading.Lock()
         self._spent = 0  # of --max-jobs: runs handed out, less those given back
         self._next_poll = 0.0  # monotonic
         self._more_expected = True  # the last claim got all it asked for
@@ -119,19 +129,21 @@ class Dispatcher:
 
     def report(self, outcome: Outcome) -> None:
         """Take an outcome from a handler thread."""
-        self._reported += 1
         task = outcome.run.task
         urgent = task is not None and (
             task.durable or task.concurrency is not None or task.rate_limit is not None
         )
-        self.outbox.put(outcome, urgent=urgent)
+        with self._report_lock:  # at every instant the run is in flight or its outcome in the outbox
+            self.outbox.put(outcome, urgent=urgent)
+            self._reported += 1
 
     # For the process.
 
     @property
     def in_flight(self) -> int:
         """Runs in the inbox or in a handler."""
-        return self._claimed - self._reported
+        with self._report_lock:
+            return self._claimed - self._reported
 
     @property
     def is_done(self) -> bool:
@@ -206,14 +218,19 @@ class Dispatcher:
         left = [*([together] if together else []), *([each] for each in durable)]
         try:
             while left:
-                self._write_together(left[0])
-                del left[0]
+                try:
+                    self._write_together(left[0])
+                except _Refused as refused:
+                    abandon(connections[self.using])
+                    left[:1] = self._instead_of(left[0], refused.error)
+                else:
+                    del left[0]
         except BaseException:
             self.outbox.put_back([outcome for batch in left for outcome in batch])
             raise
 
     def _write_together(self, outcomes: list[Outcome]) -> None:
-        """Settle ``outcomes`` in one statement, and take note of what became of each."""
+        """Settle ``outcomes`` in one statement, and take note of what became of each. Raises _Refused."""
         connection = connections[self.using]
         dialect = dialect_of(connection)
         for outcome in outcomes:
@@ -222,44 +239,34 @@ class Dispatcher:
         try:
             landed = dict(dialect.settle(connection, settlements))
         except (DataError, IntegrityError, ValueError) as error:
-            self._write_refused(outcomes, error)
-            return
+            raise _Refused(error) from error
         missing = [(each.id, each.token) for each in settlements if each.id not in landed]
         locked: set[Any] = set()
         if missing:
             # An answer that a cut connection swallowed: written then, so not found running now.
             landed |= dict(dialect.ended_by(connection, missing))
             locked = dialect.still_held(connection, missing)
-        self.outbox.put_back(
-            [each for each in outcomes if each.run.claimed.id in locked]
-        )  # till it is unlocked
+        # What another has locked waits until it is free.
+        self.outbox.put_back([each for each in outcomes if each.run.claimed.id in locked])
         settled = [each for each in outcomes if each.run.claimed.id not in locked]
         for outcome in settled:
             self._landed(outcome, landed.get(outcome.run.claimed.id))
         self.holdings.remove(outcome.run for outcome in settled)
 
-    def _write_refused(self, outcomes: list[Outcome], error: Exception) -> None:
-        """The database will not have one of ``outcomes``: find it, and let its job fail instead of all."""
-        abandon(connections[self.using])
-        if len(outcomes) > 1:
-            for outcome in outcomes:
-                self._write_together([outcome])
-            return
-        (refused,) = outcomes
-        claimed = refused.run.claimed
-        if refused.is_last_resort:
+    def _instead_of(self, refused: list[Outcome], error: Exception) -> list[list[Outcome]]:
+        """The database will not have one of these outcomes: find it, and let its job fail instead of all."""
+        if len(refused) > 1:
+            return [[each] for each in refused]
+        (outcome,) = refused
+        claimed = outcome.run.claimed
+        if outcome.is_last_resort:
             logger.error(
                 "An outcome cannot be stored; its lease will lapse id=%s", claimed.id, exc_info=error
             )
-            self.holdings.remove([refused.run])
-            return
-        logger.error(
-            "An outcome cannot be stored; its job fails name=%s id=%s",
-            claimed.name,
-            claimed.id,
-            exc_info=error,
-        )
-        self._write_together([refused.as_refused(error)])
+            self.holdings.remove([outcome.run])
+            return []
+        logger.error("An outcome cannot be stored; its job fails id=%s", claimed.id, exc_info=error)
+        return [[outcome.as_refused(error)]]
 
     def _landed(self, outcome: Outcome, status: str | None) -> None:
         run = outcome.run

@@ -480,3 +480,25 @@ def test_a_cancel_that_is_rolled_back_is_told_to_nobody():
         task_finished.disconnect(receive)
 
     assert told == [result.id]
+
+
+def test_outcomes_written_singly_after_a_refusal_are_told_once_though_the_database_fails_between(monkeypatch):
+    dialect = type(dispatching.dialect_of(connection))
+    settle, failures = dialect.settle, [OperationalError("gone")]
+    enqueue_many([fail_and_tell.bind() for _ in range(4)])
+    done: list[int] = []
+
+    def refusing(self, connection, settlements, **kwargs):
+        if len(settlements) > 1:
+            raise IntegrityError("not together")
+        if len(done) == 2 and failures:
+            raise failures.pop()
+        done.append(1)
+        return settle(self, connection, settlements, **kwargs)
+
+    monkeypatch.setattr(dialect, "settle", refusing)
+    monkeypatch.setattr(dispatching, "QUICKEST_RETRY", 0.01)
+    worker = drain(threads=4)
+
+    assert worker.counts.failed == 4
+    assert len(seen) == len(set(seen)) == 4
